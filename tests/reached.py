@@ -4,8 +4,6 @@ FILE is what ``coverage json`` wrote. Exit code 1 below the floors, which are fo
 coverage's own ``fail_under`` knows only lines and branches together.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

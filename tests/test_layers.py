@@ -1,7 +1,5 @@
 """The layers of the house: one list in pyproject.toml, README and docs; no circles; no crowds."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The wheel works by itself: no file of the source tree is needed, from any folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -16,22 +14,10 @@ from pathlib import Path
 import pytest
 
 import nvmesim
+from tests.cli.conftest import SMALL
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-SCENARIO = """
-[server]
-stack = "linux-io_uring"
-[[server.sockets]]
-cpu = "xeon-gold-6130"
-[[drives]]
-profile = "samsung-980pro-1tb"
-[[workload]]
-threads = 1
-outstanding = 4
-[run]
-requests = 4000
-"""
 
 
 def build(kind: str, folder: Path) -> Path:
@@ -119,7 +105,7 @@ def test_no_dependency_is_undeclared(wheel):
 
 
 def test_run_and_report_from_another_folder(run, tmp_path):
-    (tmp_path / "s.toml").write_text(SCENARIO)
+    (tmp_path / "s.toml").write_text(SMALL)
     answer = json.loads(run("run", "s.toml", "--json", "--report", "s.html"))
     assert answer["total"]["iops"]["value"] > 1000
     assert "</html>" in (tmp_path / "s.html").read_text("utf-8")

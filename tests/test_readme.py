@@ -1,7 +1,5 @@
 """The README says what the project says elsewhere: its scoreboard, its commands."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The bench is lowered once for all depths: its network is the one that each depth would have."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intervals cover what they say: of percentiles of series, and of drives fitted to captures."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable
@@ -55,9 +53,6 @@ def test_single_samples_would_give_too_narrow_intervals() -> None:
 def test_percentiles_without_samples_beyond_have_none() -> None:
     found = percentile_intervals(np.arange(1.0, 2001.0), [50.0, 99.0, 99.9], trials=50)
     assert list(found) == [50.0, 99.0]
-
-
-# -- recovery: simulate, write out, read back, fit ------------------------------------------------
 
 
 def inside(found: DriveProfile, known: DriveProfile, names: tuple[str, ...]) -> list[float]:

@@ -50,7 +50,6 @@ def coverage(trials: int) -> tuple[float, float, float]:
     for seed in range(trials):
         size = int(np.random.default_rng(seed).uniform(24, 96)) << 20
         found = filling(size, seed)
-        assert found is not None
         sizes.append(found.low <= size <= found.high)
         drains.append(abs(found.drain / DRAIN - 1) < 0.02)
         halves.append((found.high - found.low) / 2 / found.size)

@@ -36,9 +36,6 @@ def reported(folder: Path) -> str:
     return "\n".join([*said, *buffers_of(captures)[1].values()])
 
 
-# -- averaged percentiles --------------------------------------------------------------------------
-
-
 def two_jobs(folder: Path, *, grouped: bool) -> None:
     whole = result()
     if not grouped:
@@ -62,9 +59,6 @@ def test_percentiles_of_a_group_are_kept(tmp_path):
     assert point.percentiles_s
 
 
-# -- mixed devices ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("second", "warned"), [("nvme1n1", True), ("nvme0n1", False)])
 def test_captures_of_different_devices(tmp_path, second, warned):
     for name, disk in (("a", "nvme0n1"), ("b", second)):
@@ -79,9 +73,6 @@ def test_an_array_and_its_members_are_one_device(tmp_path):
         whole = {**result(), "disk_util": [{"name": d, "util": 9.0} for d in disks]}
         (tmp_path / f"{name}.json").write_text(json.dumps(whole))
     assert "different devices" not in reported(tmp_path)
-
-
-# -- the depth of a log ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("has_json", [False, True])
@@ -100,9 +91,6 @@ def test_a_log_without_its_run_has_no_depth(tmp_path, has_json):
     if not has_json:
         with pytest.raises(Exception, match="the queue depth is not known"):
             points_of(captures)
-
-
-# -- the host --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("busy", "warned"), [(97.0, True), (40.0, False)])
@@ -140,9 +128,6 @@ def test_more_than_the_link_carries(size, warned):
     points = [replace(p, cpu_s=None) for p in at_depths(0.0, size=size, iops=10e3)[:1]]
     said = "\n".join(fit_drive(points, host=host(stack())).warnings)
     assert ("are more than pcie4 x4 carries" in said) == warned
-
-
-# -- time ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("buffer", "warned"), [(64 << 20, True), (1 << 30, False)])

@@ -1,7 +1,5 @@
 """An empirical drive answers with what was captured, at the depth where it was captured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +27,8 @@ def capture_of_reads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_its_percentiles_are_those_of_the_capture(capture_of_reads: Path) -> None:
     capture = read_capture(capture_of_reads)
-    assert capture.requests is not None
     measured = capture.requests.collect()["latency_ns"].to_numpy() / 1e9
     fit = fit_empirical(capture, name="known")
-    assert fit.profile.latencies is not None
     assert fit.profile.latencies.queue_depth == 16
     point = Point("", 1.0, True, 4096, 1, 16, 1.0, None, percentiles_s={50.0: 1.0, 99.0: 1.0})
     answer = measure(fit.profile, free_host(), point, requests=60_000)
@@ -73,7 +69,6 @@ def test_episodes_are_kept_in_runs(tmp_path: Path) -> None:
     write_blkparse(path, rows)
     fit = fit_empirical(read_capture(path), name="episodes")
     table = fit.profile.latencies
-    assert table is not None
     assert table.queue_depth == 1
     assert len(table.read_us) <= MAX_SAMPLES
     assert 100 <= fit.lengths[0] <= 1500
@@ -93,12 +88,10 @@ def test_thinning_keeps_runs_and_their_order() -> None:
 
 def test_a_fio_log_and_a_histogram_are_read() -> None:
     log = fit_empirical(read_capture(TRACES / "fio-log" / "rr_qd1_clat.1.log.gz"), name="log")
-    assert log.profile.latencies is not None
     assert len(log.profile.latencies.read_us) > 100
     path = TRACES / "fio-json" / "randread_4k_qd4.jsonplus.json.gz"
     capture = read_capture(path)
     bins = fit_empirical(capture, name="bins").profile.latencies
-    assert bins is not None
     assert bins.queue_depth == 4
     clat = capture.measurements[0].ops["read"].clat
     assert clat is not None

@@ -1,7 +1,5 @@
 """Captures of every two kinds in one call: calibrated as far as they go, or refused in one line."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The small figures that fits rest on, each held to a value that can be worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -55,9 +53,6 @@ def points(*measurements: Measurement) -> tuple[list[Point], list[str]]:
 def only(measurement: Measurement) -> Point:
     (found,), _ = points(measurement)
     return found
-
-
-# -- points ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -121,7 +116,6 @@ def test_percentiles_are_of_the_bin_that_holds_the_rank() -> None:
     table = bins((1e-5, 5_000), (2e-5, 4_900), (3e-5, 100))
     point = only(measured(read=op(count=10_000, **table)))
     assert point.percentiles_s == {50.0: 1e-5, 99.0: 2e-5}  # 99.9 has 10 beyond, 20 are needed
-    assert point.bins is not None
     assert point.bins.count.sum() == 10_000
     one_more = bins((1e-5, 4_999), (2e-5, 4_900), (3e-5, 101))
     assert only(measured(read=op(count=10_000, **one_more))).percentiles_s == {
@@ -147,18 +141,15 @@ def test_percentiles_of_the_total_where_clat_has_none() -> None:
     total = Latency(100_000, mean_s=2e-4, percentiles_s={50.0: 2e-4}, **bins((2e-4, 100_000)))
     point = only(measured(read=replace(op(), lat=total)))
     assert (point.percentiles_of, point.percentiles_s[50.0]) == ("lat", 2e-4)
-    assert point.bins is not None
     assert point.bins.at_s.tolist() == [2e-4]
     both = op(percentiles_s={50.0: 1e-4}, **bins((1e-4, 100_000)))
     point = only(measured(read=replace(both, lat=total)))
     assert (point.percentiles_of, point.percentiles_s[50.0]) == ("clat", 1e-4)
     assert point.totals_s[50.0] == 2e-4
     assert point.bins is not None
-    assert point.total_bins is not None
     assert (point.bins.at_s[0], point.total_bins.at_s[0]) == (1e-4, 2e-4)
     stays = point.with_totals()
     assert (stays.percentiles_of, stays.percentiles_s[50.0]) == ("lat", 2e-4)
-    assert stays.bins is not None
     assert stays.bins.at_s[0] == 2e-4
 
 
@@ -211,9 +202,6 @@ def test_order_of_points() -> None:
         "randread 4 KiB 2 x 1", "randread 4 KiB 2 x 8", "randread 64 KiB 2 x 8", "read 4 KiB 2 x 8",
         "randwrite 4 KiB 2 x 8",
     ]  # fmt: skip
-
-
-# -- the bootstrap and the series -----------------------------------------------------------------
 
 
 def test_blocks_go_round_the_end() -> None:

@@ -1,7 +1,5 @@
 """Inference on simulations whose answer is known: it is found, covered, and said where open."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A trace of a drive whose write buffer was full: runs out of its middle begin with one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Whether each job has a target of its own, which decides how many it keeps busy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows as users have them: ceilings are ceilings, explanations are carried, misses are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,7 +90,6 @@ def test_mixes_decide() -> None:
     kept = [a.name for a in fit.profile.alternatives]
     assert all("controller, that of writes of the drain" not in name for name in kept)
     suspend = fit.profile.write.suspend
-    assert suspend is not None
     assert suspend.basis == "fitted"
     assert suspend.low < 21e6 < suspend.high  # as its even mix alone tells, ceiling on the dies
 
@@ -102,7 +99,6 @@ def test_one_mix_tells_the_other() -> None:
     pure = [row(1.0, 16, 128, 1018e3), row(0.0, 16, 128, 376e3)]
     other = row(0.9, 16, 128, 756e3)
     made = fit_drive([*pure, row(0.5, 16, 128, 458e3)]).profile
-    assert made.write.suspend is not None
     assert 40e6 < made.write.suspend.value < 160e6
     assert simulated(made, 16, 128, read=0.9).iops == pytest.approx(other.iops, rel=0.03)
 

@@ -1,7 +1,5 @@
 """Reads that suspend programs: what pure rows cannot tell is carried, and a mix decides."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 
@@ -58,7 +56,6 @@ def test_nine_pure_rows_predict_mixes_of_a_drive_that_suspends(pure: DriveFit) -
 @pytest.mark.long
 def test_pure_rows_leave_it_open(pure: DriveFit) -> None:
     suspend = pure.profile.write.suspend
-    assert suspend is not None
     assert (suspend.value, suspend.basis) == (USUAL, "assumed")
     (waits,) = [a for a in pure.profile.alternatives if "waits for the end" in a.name]
     assert waits.values == {"write.suspend": False}
@@ -96,11 +93,9 @@ def test_what_cannot_gain_does_not_suspend() -> None:
 @pytest.mark.parametrize("best", [5e6, 20e6, 80e6])
 def test_the_time_is_looked_for_on_both_sides(best: float) -> None:
     def cost(made: DriveProfile) -> float:
-        assert made.write.suspend is not None
         return 1e3 * abs(made.write.suspend.value / best - 1)
 
     made, _ = fitted(TRUTH, cost, 1.0, "rows")
-    assert made.write.suspend is not None
     assert made.write.suspend.value == best
     assert made.write.suspend.low is not None
     assert made.write.suspend.low < best < made.write.suspend.high

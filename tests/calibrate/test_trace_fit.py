@@ -1,7 +1,5 @@
 """A drive fitted to the first half of a capture predicts the second half of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +119,6 @@ def test_the_second_half_of_a_virtual_disk_at_varying_depth() -> None:
     held = next(c for c in fit.classes if c.held_out and c.label == "all requests")
     assert abs(held.residual[50.0]) < 0.10, held
     assert abs(held.residual[99.0]) < 0.20, held
-    assert fit.sample is not None
     assert fit.sample.held_out
     assert len(fit.sample.model_s) == len(second)
 

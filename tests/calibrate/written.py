@@ -1,7 +1,5 @@
 """Simulations of known drives, written out as the files that users have."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,139 +1,151 @@
 # ruff: noqa: E501 - lines are as long as the tools print them
-"""Writers of captures that cannot be recorded here: the formats as their sources print them.
+"""Writers of captures with a line or two a request, as each tool prints them."""
 
-The numbers are drawn from a fixed seed; the samples in ``data`` are what these functions write.
-"""
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from __future__ import annotations
-
-import numpy as np
-
-HOST_TICKS = 128166372003061795
-PERCENTS = [*range(100), 99.9, 99.99, 99.999, 99.9999, 99.99999, 99.999999, 99.9999999, 100]
-TEXT_ROWS = (
-    ("min", 0), ("25th", 25), ("50th", 50), ("75th", 75), ("90th", 90), ("95th", 95), ("99th", 99),
-    *((f"{k}-nines", round(100 - 10.0 ** (2 - k), k)) for k in range(3, 10)), ("max", 100),
-)  # fmt: skip
+N = 40
+S = 10**9
+START = 1000 * S
 
 
-def requests(n: int = 200, seed: int = 1) -> dict[str, np.ndarray]:
-    """Arrivals of *n* requests: ns, latency ns, write or not, bytes, offset."""
-    rng = np.random.default_rng(seed)
-    return {
-        "time": np.cumsum(rng.integers(1000, 400_000, n)) * 1000,
-        "latency": rng.integers(50, 9_000, n) * 1000,
-        "write": rng.random(n) < 0.4,
-        "bytes": rng.choice([4096, 8192, 65536], n),
-        "offset": rng.integers(0, 2_000_000, n) * 4096,
-    }
+class Request(NamedTuple):
+    """ns, ns, bytes, bytes."""
+
+    issue: int
+    took: int
+    offset: int
+    size: int
+    write: bool
+
+    @property
+    def end(self) -> int:
+        return self.issue + self.took
+
+    @property
+    def rwbs(self) -> str:
+        return "W" if self.write else "R"
+
+    @property
+    def span(self) -> str:
+        return f"{self.offset // 512} + {self.size // 512}"
 
 
-def _rows(n: int) -> list[tuple[int, int, bool, int, int]]:
-    return list(zip(*(column.tolist() for column in requests(n).values()), strict=True))
-
-
-def msr(n: int = 200) -> str:
-    return "".join(
-        f"{HOST_TICKS + t // 100},srv,{i % 2},{'Write' if w else 'Read'},{o},{b},{took // 100}\n"
-        for i, (t, took, w, b, o) in enumerate(_rows(n))
-    )
-
-
-def alibaba(n: int = 60) -> str:
-    return "".join(
-        f"{i % 5},{'W' if w else 'R'},{o},{b},{1577808144360767 + t // 1000}\n"
-        for i, (t, _, w, b, o) in enumerate(_rows(n))
-    )
-
-
-def tencent(n: int = 60) -> str:
-    return "".join(
-        f"{1538323200 + t // 10**9},{o // 512},{b // 512},{int(w)},{1360 + i % 3}\n"
-        for i, (t, _, w, b, o) in enumerate(_rows(n))
-    )
-
-
-def k5cloud(n: int = 60) -> str:
-    return "".join(
-        f"1157,{t // 10**9}.{t % 10**9:09d},{'W' if w else 'R'},{o},{b}\n"
-        for t, _, w, b, o in _rows(n)
-    )
-
-
-def systor(n: int = 60) -> str:
-    lines = ["Timestamp,Response,IOType,LUN,Offset,Size\n"]
-    for i, (t, took, w, b, o) in enumerate(_rows(n)):
-        time = f"{1456095145 + t // 10**9}.{t % 10**9:09d}"
-        answer = "," if i % 20 == 19 else f"{took / 1e9:.9f},{'W' if w else 'R'}"
-        lines.append(f"{time},{answer},{i % 3},{o},{b}\n")
-    return "".join(lines)
-
-
-def spc(n: int = 60) -> str:
-    return "".join(
-        f"{i % 2},{o // 512},{b},{'W' if w else 'r'},{t / 1e9:.6f}{',0x123,test' * (i % 7 == 0)}\n"
-        for i, (t, _, w, b, o) in enumerate(_rows(n))
-    )
-
-
-def biosnoop(n: int = 60, queue: bool = True) -> str:
-    lines = [
-        f"TIME(s)     COMM           PID     DISK      T SECTOR     BYTES {' QUE(ms)' * queue} LAT(ms)\n"
-    ]
-    rows = sorted(_rows(n), key=lambda row: row[0] + row[1])
-    for i, (t, took, w, b, o) in enumerate(rows):
-        comm = ("fio", "Web Content", "jbd2/nvme0n1-8")[i % 3]
-        que = f"{0.01:7.2f} " if queue else ""
-        lines.append(
-            f"{(t + took) / 1e9:<11.6f} {comm:14} {372:<7} nvme0n1   {'W' if w else 'R'} "
-            f"{o // 512:<10} {b:<7} {que}{took / 1e6:7.2f}\n"
+def requests(n: int = N) -> list[Request]:
+    """Up to three at a time; offsets tell them apart."""
+    return [
+        Request(
+            START + 100_000 * i,
+            80_000 + 1000 * (i * 7 % 200),
+            65536 * (i + 1),
+            4096 << i % 3,
+            i % 3 == 0,
         )
-    lines.append(
-        f"{99.0:<11.6f} {'fio':14} {372:<7} nvme0n1   F {0:<10} {0:<7} {'   0.00 ' * queue}   0.30\n"
-    )
-    return "".join(lines)
-
-
-def biolatency() -> str:
-    counts = [0, 0, 0, 12, 100, 700, 90, 3]
-    lines = [
-        "Tracing block device I/O... Hit Ctrl-C to end.\n",
-        "^C\n",
-        "\n",
-        "disk = b'nvme0n1'\n",
+        for i in range(n)
     ]
-    lines.append("     usecs               : count     distribution\n")
-    for k, count in enumerate(counts):
-        low, high = (0, 1) if k == 0 else (2**k, 2 ** (k + 1) - 1)
-        lines.append(f"{low:10} -> {high:<10} : {count:<8} |{'*' * (count // 18):40}|\n")
-    return "".join(lines)
 
 
-def iometer() -> str:
-    names = (
-        "Target Type,Target Name,Access Specification Name,# Managers,# Workers,# Disks,IOps,"
-        "Read IOps,Write IOps,MBps (Decimal),Transactions per Second,Connections per Second,"
-        "Average Response Time,Average Read Response Time,Average Write Response Time,"
-        "Maximum Response Time,Maximum Read Response Time,Maximum Write Response Time,Errors,"
-        "Bytes Read,Bytes Written,Read I/Os,Write I/Os,Queue Depth,% CPU Utilization,"
-        "% User Time,% Privileged Time,Processor Speed"
-    )
-    lines = [
-        "'Test Type,Test Description", "0,composed", "'Version", "1.1.0 ", "'Time Stamp",
-        "2024-07-01 10:00:00:000", "'Access specifications",
-        "'Access specification name,default assignment", "4K 70%Rd 100%Rnd,0",
-        "'size,% of size,% reads,% random,delay,burst,align,reply", "4096,100,70,100,0,1,4096,0",
-        "'End access specifications",
-    ]  # fmt: skip
-    for run in range(2):
-        iops = 61500.5 * (1 + run)
-        figures = (
-            f"4K 70%Rd 100%Rnd,1,1,2,{iops},{iops * 0.7},{iops * 0.3},{iops * 4096 / 1e6:.3f},{iops},"
-            "0,0.259,0.342,0.066,5.121,5.121,1.903,0,"
-            f"{2583021 * 4096},{1106960 * 4096},2583021,1106960,16,,,,"
+Line = tuple[int, str]
+"""Its place in time and its text."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a tool prints a request: one line, or one at its issue and one at its completion."""
+
+    lines: Callable[[Request], list[Line]]
+    header: str = ""
+    says_disorder: bool = True
+    """Whether a file whose time steps back is said to."""
+
+    @property
+    def has_events(self) -> bool:
+        return len(self.lines(requests(1)[0])) > 1
+
+    def text(self, wanted: list[Request]) -> str:
+        found = sorted(line for request in wanted for line in self.lines(request))
+        return self.header + "".join(f"{text}\n" for _, text in found)
+
+
+def seconds(ns: int, digits: int = 9) -> str:
+    return f"{ns // S}.{ns % S // 10 ** (9 - digits):0{digits}d}"
+
+
+def _blkparse(r: Request) -> list[Line]:
+    tail = f"{r.rwbs:>3} {r.span}"
+    return [
+        (r.issue, f"259,0    1        7 {seconds(r.issue):>14}   372  D {tail} [fio]"),
+        (r.end, f"259,0    1        9 {seconds(r.end):>14}     0  C {tail} [0]"),
+    ]
+
+
+def _perf(r: Request) -> list[Line]:
+    return [
+        (
+            r.issue,
+            f"fio   538 [001] {seconds(r.issue)}: block:block_rq_issue: 259,0 {r.rwbs} {r.size} () {r.span} [fio]",
+        ),
+        (
+            r.end,
+            f"fio   538 [001] {seconds(r.end)}: block:block_rq_complete: 259,0 {r.rwbs} () {r.span} [0]",
+        ),
+    ]
+
+
+def _ftrace(r: Request) -> list[Line]:
+    head = "  fio-538  [001] d..1."
+    return [
+        (
+            r.issue,
+            f"{head} {seconds(r.issue, 6)}: block_rq_issue: 259,0 {r.rwbs} {r.size} () {r.span} [fio]",
+        ),
+        (r.end, f"{head} {seconds(r.end, 6)}: block_rq_complete: 259,0 {r.rwbs} () {r.span} [0]"),
+    ]
+
+
+def _bpftrace(r: Request) -> list[Line]:
+    tail = f"259,0,{r.offset // 512},{r.size // 512},{r.rwbs}"
+    return [(r.issue, f"{r.issue},D,{tail}"), (r.end, f"{r.end},C,{tail}")]
+
+
+def _biosnoop(r: Request) -> list[Line]:
+    text = f"{seconds(r.end, 6):<11} fio            372     nvme0n1   {r.rwbs} {r.offset // 512:<10} {r.size:<7} {r.took / 1e6:7.3f}"
+    return [(r.end, text)]
+
+
+def _msr(r: Request) -> list[Line]:
+    ticks = 128166372003061629 + r.issue // 100
+    return [
+        (
+            r.issue,
+            f"{ticks},hm,{r.offset >> 16 & 1},{'Write' if r.write else 'Read'},{r.offset},{r.size},{r.took // 100}",
         )
-        lines += ["'Results", f"'{names}", f"ALL,All,{figures}", f"MANAGER,HOST1,{figures}"]
-        lines += [f"PROCESSOR,CPU {k},{',' * 22}{40 + k}.5,6.0,34.5,2600000000" for k in range(4)]
-        lines += [f"WORKER,Worker 1,{figures}", f"DISK,PHYSICALDRIVE:1,{figures}"]
-        lines += ["'Time Stamp", f"2024-07-01 10:0{run + 1}:00:000"]
-    return "\n".join(lines) + "\n"
+    ]
+
+
+FORMS = {
+    "blkparse": Form(_blkparse),
+    "perf-script": Form(_perf),
+    "ftrace": Form(_ftrace),
+    "bpftrace-csv": Form(_bpftrace, "ts_ns,ev,dev_major,dev_minor,sector,nr_sector,rwbs\n"),
+    "biosnoop": Form(_biosnoop, "TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  LAT(ms)\n"),
+    "msr-cambridge": Form(_msr),
+    "systor17": Form(
+        lambda r: [(r.issue, f"{seconds(r.issue)},{seconds(r.took)},{r.rwbs},3,{r.offset},{r.size}")],
+        "Timestamp,Response,IOType,LUN,Offset,Size\n",
+    ),
+    "alibaba": Form(lambda r: [(r.issue, f"7,{r.rwbs},{r.offset},{r.size},{1577808 * S + r.issue // 1000}")]),
+    "tencent-cbs": Form(
+        lambda r: [(r.issue, f"{1538323200 + r.issue // S},{r.offset // 512},{r.size // 512},{r.write:d},1360")]
+    ),
+    "k5cloud": Form(lambda r: [(r.issue, f"1157,{seconds(r.issue)},{r.rwbs},{r.offset},{r.size}")]),
+    "spc": Form(lambda r: [(r.issue, f"0,{r.offset // 512},{r.size},{r.rwbs},{seconds(r.issue, 6)}{',0x1,more' * (r.offset >> 16 & 1)}")]),
+    "fio-log": Form(
+        lambda r: [(r.end, f"{r.end // 10**6}, {r.took}, {r.write:d}, {r.size}, {r.offset}, 0")]
+    ),
+    "fio-iolog": Form(
+        lambda r: [(r.issue, f"{r.issue // 1000} /dev/nvme0n1 {'write' if r.write else 'read'} {r.offset} {r.size}")],
+        "fio version 3 iolog\n0 /dev/nvme0n1 add\n",
+    ),
+}  # fmt: skip

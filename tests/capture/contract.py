@@ -3,8 +3,6 @@
 And how tests read what they have written.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable
@@ -16,8 +14,11 @@ import pytest
 from nvmesim.capture.as_json import describe_capture
 from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Latency, Measurement
 from nvmesim.capture.registry import read_capture
+from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
+
+DATA = Path(__file__).parent / "data"
 
 
 def check_latency(latency: Latency) -> None:
@@ -103,3 +104,12 @@ def table(capture: Capture) -> pl.DataFrame:
 def counted(warnings: Iterable[str], code: str) -> int:
     """Number that the warning with *code* begins with; 0 if there is none."""
     return next((int(w.split()[0]) for w in warnings if has([w], code)), 0)
+
+
+def sample(name: str, *changes: tuple[str, str]) -> str:
+    """The text of a file in ``data``, unpacked; with *changes*, each of which it must hold."""
+    text = Source(DATA / name).text()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text

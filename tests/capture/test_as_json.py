@@ -1,7 +1,5 @@
 """`nvmesim trace --json`: the keys that scripts rely on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The coverage run takes these with the JIT off, where the kernels are Python.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from pathlib import Path
@@ -15,8 +13,7 @@ import pytest
 
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import tally
-from nvmesim.errors import CaptureError
-from tests.capture.contract import counted
+from tests.capture.contract import counted, read_text, refused
 from tests.capture.test_block_blkparse import binary, line, table, written
 
 RECORD = "<IIQQIIIIIHH"
@@ -82,9 +79,7 @@ def test_a_length_in_bytes_is_told_from_one_in_sectors(tmp_path: Path) -> None:
     ],
 )
 def test_columns_that_lack_what_is_needed(text: str, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError) as caught:
-        read_capture(written(tmp_path / "t", text))
-    assert "\n" not in str(caught.value)
+    assert refused(text, tmp_path)
 
 
 def test_operations_by_their_letters(tmp_path: Path) -> None:
@@ -92,16 +87,12 @@ def test_operations_by_their_letters(tmp_path: Path) -> None:
     text = ""
     for k, rwbs in enumerate(("R", "WS", "FWFS", "F", "FN", "DS", "RA", "N"), 1):
         text += line("D", k / 10, 100 * k, rwbs) + line("C", k / 10 + 0.01, 100 * k, rwbs)
-    capture = read_capture(written(tmp_path / "t", text))
-    assert table(capture)["op"].to_list() == ["read", "write", "write", "read"]
+    capture = read_text(text, tmp_path)
+    frame = table(capture)
+    assert frame.schema["op"] == pl.Enum(["read", "write"])
+    assert frame["op"].to_list() == ["read", "write", "write", "read"]
+    assert frame["depth"].to_list() == [1] * 4
     assert counted(capture.warnings, "other-commands") == 4
-
-
-def test_minor_numbers_that_no_device_has(tmp_path: Path) -> None:
-    good = line("D", 0.1) + line("C", 0.2)
-    bad = line("D", 0.3).replace("259,1", "259,2000000") + line("D", 0.3).replace("259,1", "5000,1")
-    capture = read_capture(written(tmp_path / "t", good + bad))
-    assert (capture.rows, capture.skipped) == (1, 2)
 
 
 def test_two_volumes_and_their_devices(tmp_path: Path) -> None:
@@ -196,9 +187,3 @@ def test_more_sizes_than_are_counted_apart() -> None:
     assert sizes[0].tolist() == [512, 2]
     assert sizes[:-1, 1].sum() == tally.N_SIZES + 1
     assert sizes[-1, 1] == 3
-
-
-def test_the_table_holds_only_requests(tmp_path: Path) -> None:
-    frame = table(read_capture(written(tmp_path / "t", GOOD)))
-    assert frame.schema["op"] == pl.Enum(["read", "write"])
-    assert frame["depth"].to_list() == [1] * 8

@@ -1,27 +1,16 @@
 """Tracepoints as perf, ftrace, bpftrace and the bcc tools print them."""
 
-from __future__ import annotations
-
-import gzip
 import re
 from pathlib import Path
 
-import numpy as np
-import polars as pl
 import pytest
 
 from nvmesim.capture.registry import read_capture
-from nvmesim.errors import CaptureError
-from tests.capture import composed
-from tests.capture.contract import written
+from tests.capture.contract import DATA, counted, read_text, refused, sample
 
-DATA = Path(__file__).parent / "data"
+BIOSNOOP, BIOLATENCY = sample("biosnoop/bcc.txt"), sample("biolatency/bcc.txt")
 ISSUE = "fio 538 [001] {t:.6f}: block:block_rq_issue: 259,1 {rwbs} 4096 () {s} + 8 {prio}[{comm}]\n"
 DONE = "swapper 0 [001] {t:.6f}: block:block_rq_complete: 259,1 {rwbs} () {s} + 8 {prio}[0]\n"
-
-
-def sample(name: str) -> str:
-    return gzip.decompress((DATA / "tracepoints" / name).read_bytes()).decode()
 
 
 def test_all_of_perf_script_is_paired() -> None:
@@ -40,9 +29,24 @@ def test_ioprio_of_newer_kernels_and_commands_with_blanks(tmp_path: Path) -> Non
         + DONE.format(t=1.5 + i, s=8 * i, rwbs="R", prio="none,0,0 ")
         for i in range(3)
     )
-    capture = read_capture(written(tmp_path / "t", text))
+    capture = read_text(text, tmp_path)
     assert (capture.rows, capture.skipped) == (3, 0)
     assert capture.measurements[0].ops["read"].clat.mean_s == pytest.approx(0.5)
+
+
+def test_trace_cmd_pads_behind_the_event(tmp_path: Path) -> None:
+    lines = [
+        "cpus=8",
+        "   fio-538   [001] 157.892812: block_rq_issue:       259,0 R 4096 () 31616 + 8 [fio]",
+        "   kw: 3: x-9 [000] 157.892900: block_rq_complete:    259,0 R () 31616 + 8 [0]",
+        "CPU:2 [LOST 17 EVENTS]",
+        "   fio-538   [001] 157.893000: sched_switch:         a ==> b",
+        "   fio-538   [001] 157.893000: block_rq_issue:       259,0 R 4096 () 316",
+    ]
+    capture = read_text("\n".join(lines) + "\n", tmp_path)
+    assert capture.requests.collect()["latency_ns"].to_list() == [88_000]
+    assert capture.skipped == 1
+    assert counted(capture.warnings, "events-lost") == 17
 
 
 def test_ftrace_with_other_events_between() -> None:
@@ -51,102 +55,97 @@ def test_ftrace_with_other_events_between() -> None:
 
 
 def test_csv_columns_are_found_by_their_header(tmp_path: Path) -> None:
-    lines = sample("bpftrace.csv.gz").split("\n")
+    lines = sample("tracepoints/bpftrace.csv.gz").split("\n")
     start = next(i for i, x in enumerate(lines) if x.startswith("ts_ns,"))
-    turned = [",".join(reversed(x.split(","))) for x in lines[start:] if x]
-    turned[0] = turned[0].replace("ts_ns,", "")
-    first = read_capture(DATA / "tracepoints" / "bpftrace.csv.gz").requests.collect()
+    rows = [x.split(",") for x in lines[start:] if x.strip()]
     order = ["ts_ns", "ev", "sector", "nr_sector", "dev_major", "dev_minor", "rwbs"]
-    header = lines[start].split(",")
-    rows = [x.split(",") for x in lines[start + 1 :] if x.strip()]
-    text = ",".join(order) + "\n"
-    text += "".join(",".join(r[header.index(c)] for c in order) + "\n" for r in rows)
-    again = read_capture(written(tmp_path / "t", text)).requests.collect()
-    assert again.equals(first)
+    text = "".join(",".join(r[rows[0].index(c)] for c in order) + "\n" for r in rows)
+    first = read_capture(DATA / "tracepoints" / "bpftrace.csv.gz").requests.collect()
+    assert read_text(text, tmp_path).requests.collect().equals(first)
 
 
 def test_csv_without_a_column_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="lacks dev_major, dev_minor"):
-        read_capture(written(tmp_path / "t", "ts_ns,ev,sector,nr_sector,rwbs\n1,D,2,8,R\n"))
+    text = "ts_ns,ev,sector,nr_sector,rwbs\n1,D,2,8,R\n"
+    assert "lacks dev_major, dev_minor" in refused(text, tmp_path)
 
 
 def test_damaged_events_are_counted(tmp_path: Path) -> None:
-    text = sample("perf_script.txt.gz")
-    lines = text.split("\n")
+    lines = sample("tracepoints/perf_script.txt.gz").split("\n")
     lines[5] = lines[5][:70]
     lines[9] = lines[9].replace(" + ", " - ")
     lines.insert(20, "CPU:0 [LOST 12 EVENTS]")
     lines.insert(30, "fio 538 [001] 157.9: sched:sched_switch: prev_comm=x")
     lines.insert(40, "who wrote this?")
-    capture = read_capture(written(tmp_path / "t", "\n".join(lines)))
+    capture = read_text("\n".join(lines), tmp_path)
     assert capture.skipped == 3
     assert 396 <= capture.rows < 400
 
 
 def test_biosnoop_of_both_versions(tmp_path: Path) -> None:
-    expected = composed.requests(60)
-    for queue in (True, False):
-        capture = read_capture(written(tmp_path / "t", composed.biosnoop(queue=queue)))
-        frame = capture.requests.collect().sort("issue_ns")
+    """With and without the time in the queue; flushes are no requests; commas for points."""
+    rows = [line.rsplit(maxsplit=5) for line in BIOSNOOP.splitlines()[1:]]
+    rows = [row for row in rows if row[1] != "F"]
+    assert len(rows) == 60
+    with_queue = read_text(BIOSNOOP, tmp_path)
+    assert (with_queue.rows, with_queue.skipped) == (60, 0)
+    frame = with_queue.requests.collect().sort("complete_ns")
+    assert frame["offset"].to_list() == [512 * int(row[2]) for row in rows]
+    assert frame["bytes"].to_list() == [int(row[3]) for row in rows]
+    assert frame["latency_ns"].to_list() == [round(1e6 * float(row[5])) for row in rows]
+    assert (frame["op"] == "write").to_list() == [row[1] == "W" for row in rows]
+    without = re.sub(r"\S+ +(\S+)\n", r"\1\n", BIOSNOOP)
+    for text in (without, re.sub(r"(\d)\.(\d)", r"\1,\2", BIOSNOOP)):
+        capture = read_text(text, tmp_path)
         assert (capture.rows, capture.skipped) == (60, 0)
-        assert frame["bytes"].to_list() == expected["bytes"].tolist()
-        assert frame["offset"].to_list() == expected["offset"].tolist()
-        error = frame["latency_ns"].to_numpy() - expected["latency"]
-        assert np.abs(error).max() <= 5_000
-    decimal = re.sub(r"(\d)\.(\d)", r"\1,\2", composed.biosnoop())
-    comma, point = (
-        read_capture(written(tmp_path / "t", text)).requests.collect()
-        for text in (decimal, composed.biosnoop())
-    )
-    assert comma.equals(point)
+        assert capture.requests.collect().equals(with_queue.requests.collect())
+
+
+def test_biosnoop_columns_follow_the_header(tmp_path: Path) -> None:
+    header, *rows = BIOSNOOP.splitlines()
+    text = header.replace("QUE(ms)", "PATTERN") + "\n"
+    for row in rows:
+        first, _, latency = row.rsplit(maxsplit=2)
+        text += f"{first} RANDOM {latency}\n"
+    plain, other = (read_text(t, tmp_path).requests.collect() for t in (BIOSNOOP, text))
+    assert other.equals(plain)
 
 
 def test_biosnoop_bt_is_refused_with_what_to_do(tmp_path: Path) -> None:
     text = "Attaching 6 probes...\nTIME(ms)     DISK    COMM    PID    LAT(ms)\n1 nvme0 fio 12 0\n"
-    with pytest.raises(CaptureError, match=r"without sizes.*trace block_rq_issue"):
-        read_capture(written(tmp_path / "t", text))
-
-
-def test_biolatency_counts() -> None:
-    bpftrace = read_capture(DATA / "biolatency" / "bpftrace.txt").measurements[0]
-    assert bpftrace.mixed.count == 357 + 846 + 928 + 557 + 103 + 50 + 74 + 42 + 8 + 5
-    assert bpftrace.mixed.clat.percentiles_s[50.0] == pytest.approx((128 * 256) ** 0.5 * 1e-6)
-    bcc = read_capture(DATA / "biolatency" / "bcc.txt").measurements[0]
-    assert (bcc.label, bcc.mixed.count) == ("nvme0n1", 905)
-    assert bcc.mixed.clat.bin_s[0] == pytest.approx((8 * 16) ** 0.5 * 1e-6)
+    said = refused(text, tmp_path)
+    assert "without sizes" in said
+    assert "trace block_rq_issue" in said
 
 
 def test_histograms_as_json_are_those_of_the_tables(tmp_path: Path) -> None:
     """``bpftrace -f json`` has inclusive bounds; ``biolatency -j`` prints Python's quotes."""
-    path = tmp_path / "h"
-    path.write_text(
+    text = (
         '{"type": "attached_probes", "data": {"probes": 2}}\n'
         '{"type": "hist", "data": {"@lat_ns": {"nvme0n1": [{"min": 65536, "max": 131071, '
         '"count": 40}, {"min": 131072, "max": 262143, "count": 8}]}}}\n'
     )
-    (m,) = read_capture(path).measurements
+    (m,) = read_text(text, tmp_path).measurements
     assert (m.label, m.mixed.count) == ("lat_ns nvme0n1", 48)
     assert m.mixed.clat.bin_s.tolist() == pytest.approx([65_536e-9 * 2**0.5, 131_072e-9 * 2**0.5])
-    path.write_text(
+    text = (
         "Tracing block device I/O... Hit Ctrl-C to end.\n"
         "{'ts': '2024-01-01 10:00:00', 'val_type': 'usecs', 'data': ["
         "{'interval-start': 64, 'interval-end': 127, 'count': 10}]}\n"
     )
-    (m,) = read_capture(path).measurements
+    (m,) = read_text(text, tmp_path).measurements
     assert m.mixed.clat.bin_s.tolist() == pytest.approx([64e-6 * 2**0.5])
     assert m.mixed.clat.bin_count.tolist() == [10]
 
 
 def test_histograms_of_intervals_and_their_mean(tmp_path: Path) -> None:
-    path = tmp_path / "h"
     table = (
         "     usecs               : count     distribution\n        16 -> 31         : {} |**  |\n"
     )
-    path.write_text(
+    text = (
         f"10:00:00\n{table.format(30)}\navg = 21 usecs, total: 630 usecs, count: 30\n\n"
         f"10:00:01\n{table.format(7)}\n"
     )
-    first, second = read_capture(path).measurements
+    first, second = read_text(text, tmp_path).measurements
     assert (first.label, second.label) == ("all 10:00:00", "all 10:00:01")
     assert (first.mixed.count, second.mixed.count) == (30, 7)
     assert first.mixed.clat.mean_s == pytest.approx(630e-6 / 30)
@@ -154,21 +153,47 @@ def test_histograms_of_intervals_and_their_mean(tmp_path: Path) -> None:
 
 
 def test_narrow_bins_are_not_said_to_double(tmp_path: Path) -> None:
-    path = tmp_path / "h"
-    path.write_text("@lat_us:\n[20, 30)            512 |@@@@|\n[30, 40)              4 |    |\n")
-    assert read_capture(path).warnings == ("percentiles are the middles of bins",)
+    text = "@lat_us:\n[20, 30)            512 |@@@@|\n[30, 40)              4 |    |\n"
+    assert read_text(text, tmp_path).warnings == ("percentiles are the middles of bins",)
 
 
 def test_biolatency_by_flags(tmp_path: Path) -> None:
-    text = composed.biolatency().replace("disk = b'nvme0n1'", "flags = Read")
-    text += "\n" + composed.biolatency().replace("disk = b'nvme0n1'", "flags = Sync-Write")
-    capture = read_capture(written(tmp_path / "t", text))
+    text = BIOLATENCY.replace("disk = b'nvme0n1'", "flags = Read")
+    text += "\n" + BIOLATENCY.replace("disk = b'nvme0n1'", "flags = Sync-Write")
+    capture = read_text(text, tmp_path)
     assert [list(m.ops) for m in capture.measurements] == [["read"], ["write"]]
     assert all(m.mixed is None for m in capture.measurements)
 
 
 def test_a_histogram_whose_bins_do_not_ascend_is_damaged(tmp_path: Path) -> None:
-    text = (DATA / "biolatency" / "bpftrace.txt").read_text()
-    capture = read_capture(written(tmp_path / "t", text.replace("[64, 128)", "[4, 8)")))
-    assert capture.skipped == 1
-    assert isinstance(capture.requests, pl.LazyFrame | None)
+    text = sample("biolatency/bpftrace.txt", ("[64, 128)", "[4, 8)"))
+    assert read_text(text, tmp_path).skipped == 1
+
+
+def histogram(name: str, *bins: tuple[str, int]) -> str:
+    return f"@{name}:\n" + "".join(f"[{span}) {n} |@@@@|\n" for span, n in bins) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "unit_s"),
+    [("usecs", 1e-6), ("latency_ssd_ns", 1e-9), ("lat_us", 1e-6), ("io_ms", 1e-3)],
+)
+def test_the_unit_of_a_map_is_in_its_name(name: str, unit_s: float, tmp_path: Path) -> None:
+    text = histogram(name, ("16, 32", 10), ("32, 64", 980), ("64, 128", 10))
+    (m,) = read_text(text, tmp_path).measurements
+    assert m.mixed.clat.percentiles_s[50.0] == pytest.approx((32 * 64) ** 0.5 * unit_s)
+    assert m.mixed.count == 1000
+
+
+def test_each_map_is_a_series_of_its_own(tmp_path: Path) -> None:
+    bins = ("16K, 32K", 5)
+    text = "".join(histogram(f"layer_{n}_ns", bins) for n in range(3)) + histogram("bytes", bins)
+    capture = read_text("some program says hello\n" + text, tmp_path)
+    assert [m.label for m in capture.measurements] == [f"layer_{n}_ns" for n in range(3)]
+    assert capture.skipped == 0
+    assert any("@bytes: its name does not say" in w for w in capture.warnings)
+
+
+def test_a_latency_of_months_is_refused(tmp_path: Path) -> None:
+    months = histogram("usecs", ("32, 64", 100), ("1T, 2T", 1))
+    assert "a latency of 12.7 days or more, which no request" in refused(months, tmp_path)

@@ -3,8 +3,6 @@
 The files are read here with `json`, `re` and plain Python; nothing of the readers is used.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -35,9 +33,6 @@ def shown_of(path: Path) -> list[Table]:
     """The measurements as ``nvmesim trace --json`` prints them."""
     measured: list[Table] = describe_capture(read_capture(path))["measurements"]
     return measured
-
-
-# fio JSON
 
 
 def fio_objects(text: str) -> list[Table]:
@@ -127,8 +122,6 @@ def test_fio_json(path: Path) -> None:
         assert measurement["disk_util_pct"] == close(drives if len(together) == 1 else {})
 
 
-# fio terse: places of fields counted from fio's HOWTO
-
 WIDTH = {"2": 41, "3": 41, "5": 47}
 
 
@@ -165,9 +158,6 @@ def test_fio_terse(path: Path) -> None:
     assert measurement["disk_util_pct"] == (drives if fields[0] != "2" else {})
 
 
-# fio text
-
-
 @pytest.mark.parametrize("path", sorted((DATA / "fio-text").glob("*")), ids=lambda p: p.name)
 def test_fio_text(path: Path) -> None:
     text = text_of(path)
@@ -200,9 +190,6 @@ def test_fio_text(path: Path) -> None:
     drives = {n: float(u) for n, u in re.findall(r"^ +(\w+): ios=.*util=([\d.]+)%", text, re.M)}
     assert measurement["disk_util_pct"] == drives
     assert measurement["conditions"]["duration_s"] == ms / 1000
-
-
-# fio logs with a row a request, and window means
 
 
 def log_rows(path: Path) -> list[list[int]]:

@@ -1,8 +1,6 @@
-"""fio JSON: what is read of each kind of run, and what is refused."""
+"""fio JSON: what is read of each kind of run, what is said of it, and what is refused."""
 
-from __future__ import annotations
-
-import gzip
+import copy
 import json
 import time
 from pathlib import Path
@@ -10,52 +8,62 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nvmesim.capture.capture import Capture
+from nvmesim.capture.capture import Capture, Measurement
+from nvmesim.capture.histogram import percentiles_of_bins
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
-from tests.capture.contract import only
+from tests.capture.contract import DATA, counted, only, read_text, refused, sample
 
-DATA = Path(__file__).parent / "data" / "fio-json"
+JSON = DATA / "fio-json"
+GROUP = "fio-json/randread_4k_qd4_nj3_group.json"
 SECONDS_FOR_ONE_MB = 0.2
 """A folder of a hundred captures is then read while the user looks."""
+NOTHING = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0, "N": 0}
 
 
-def sample(name: str) -> dict:
-    path = DATA / name
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    return json.loads(raw)
+def table_of(name: str) -> dict:
+    return json.loads(sample(f"fio-json/{name}"))
+
+
+def group(changes: dict | None = None) -> dict:
+    """A run of three jobs reported as one; *changes* are path -> value, None takes the key away."""
+    table = json.loads(sample(GROUP))
+    for path, value in (changes or {}).items():
+        *folders, key = path.split("/")
+        inner = table["jobs"][0]
+        for folder in folders:
+            inner = inner[folder]
+        if value is None:
+            del inner[key]
+        else:
+            inner[key] = value
+    return table
+
+
+def two_jobs(changes: dict | None = None, **options: object) -> dict:
+    """A run of two jobs beside each other; *changes* and *options* are of the second."""
+    table = group()
+    table["jobs"] += group({"jobname": "other", **(changes or {})})["jobs"]
+    table["jobs"][1]["job options"] |= {key: str(value) for key, value in options.items()}
+    return table
 
 
 def read_table(table: object, tmp_path: Path) -> Capture:
-    path = tmp_path / "capture.json"
-    path.write_text(table if isinstance(table, str) else json.dumps(table))
-    return read_capture(path)
+    return read_text(table if isinstance(table, str) else json.dumps(table), tmp_path, "c.json")
 
 
-def group() -> dict:
-    return sample("randread_4k_qd4_nj3_group.json")
+def one(table: object, tmp_path: Path) -> Measurement:
+    (measurement,) = read_table(table, tmp_path).measurements
+    return measurement
 
 
 def refusal(table: object, tmp_path: Path) -> str:
-    with pytest.raises(CaptureError) as caught:
-        read_table(table, tmp_path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix(f"{tmp_path / 'capture.json'}: ")
-
-
-def test_grouped_jobs() -> None:
-    m = only(DATA / "randread_4k_qd4_nj3_group.json")
-    assert (m.conditions.jobs, m.conditions.iodepth, m.conditions.outstanding) == (3, 4, 12)
-    assert (m.conditions.access, m.conditions.read_fraction) == ("random", 1.0)
-    assert (m.conditions.block_size, m.conditions.engine) == (4096, "libaio")
-    assert (m.conditions.direct, m.conditions.targets) == (True, 1)
-    read = m.ops["read"]
-    assert (read.count, read.bytes, read.iops) == (184285, 754831360, 61407.864045)
+    return refused(table if isinstance(table, str) else json.dumps(table), tmp_path, "c.json")
 
 
 def test_separate_jobs_merge_without_averaging_percentiles() -> None:
-    m = only(DATA / "randread_4k_qd4_nj3_separate.json.gz")
+    m = only(JSON / "randread_4k_qd4_nj3_separate.json.gz")
     assert m.conditions.outstanding == 12
     assert m.ops["read"].clat.percentiles_s == {}
     assert has(m.warnings, "separate-percentiles")
@@ -63,109 +71,64 @@ def test_separate_jobs_merge_without_averaging_percentiles() -> None:
 
 def test_separate_jobs_with_histograms_merge_exactly(tmp_path: Path) -> None:
     """Two jobs with the same histogram have the percentiles of one, and twice the samples."""
-    table = sample("randread_4k_qd4.jsonplus.json.gz")
-    one = read_table(table, tmp_path).measurements[0].ops["read"].clat
+    table = table_of("randread_4k_qd4.jsonplus.json.gz")
+    alone = one(table, tmp_path).ops["read"].clat
     table["jobs"] *= 2
-    two = read_table(table, tmp_path).measurements[0].ops["read"].clat
-    assert two.count == 2 * one.count
-    assert two.percentiles_s == pytest.approx(one.percentiles_s)
-    assert two.stddev_s == pytest.approx(one.stddev_s)
-    assert two.bin_count is not None
-    assert one.bin_count is not None
-    np.testing.assert_array_equal(two.bin_count, 2 * one.bin_count)
+    two = one(table, tmp_path).ops["read"].clat
+    assert two.count == 2 * alone.count
+    assert two.percentiles_s == pytest.approx(alone.percentiles_s)
+    assert two.stddev_s == pytest.approx(alone.stddev_s)
+    np.testing.assert_array_equal(two.bin_count, 2 * alone.bin_count)
 
 
 def test_percentiles_are_those_of_the_bins() -> None:
     """fio's own percentiles are the nearest-rank bin midpoints of its own histogram."""
-    clat = only(DATA / "randrw_7030_4k_qd32.jsonplus.json.gz").ops["read"].clat
-    assert clat.bin_s is not None
+    clat = only(JSON / "randrw_7030_4k_qd32.jsonplus.json.gz").ops["read"].clat
     assert clat.bin_count.sum() == clat.count
-    from nvmesim.capture.histogram import percentiles_of_bins
-
     found = percentiles_of_bins(clat.bin_s, clat.bin_count, clat.percentiles_s)
     assert found == pytest.approx(dict(clat.percentiles_s), rel=1e-9)
 
 
-def test_status_interval_is_cumulative() -> None:
-    m = only(DATA / "randread_4k_qd1.status_interval.json.gz")
-    assert m.ops["read"].count == 53286
-
-
-def test_appended_runs_all_count(tmp_path: Path) -> None:
-    first, second = group(), group()
-    second["timestamp"] += 60
-    second["jobs"][0]["read"]["total_ios"] += 1
-    text = json.dumps(first) + "\n" + json.dumps(second)
-    assert len(read_table(text, tmp_path).measurements) == 2
-
-
-def test_stonewalled_jobs_are_measurements_of_their_own() -> None:
-    capture = read_capture(DATA / "jobfile_global_stonewall.json.gz")
-    assert [m.label for m in capture.measurements] == ["warm-read", "mixed", "seq-w"]
-    warm, mixed, seq = (m.conditions for m in capture.measurements)
-    assert (warm.block_size, warm.iodepth, warm.jobs) == (4096, 4, 1)
-    assert (mixed.read_fraction, mixed.iodepth, mixed.jobs) == (0.7, 16, 2)
-    assert (seq.block_size, seq.access, seq.read_fraction) == (131072, "sequential", 0.0)
-
-
-def test_text_around_the_object() -> None:
+def test_other_samples() -> None:
+    """Text around the object, cumulative reports, a sync engine, a rate, two drives."""
     for name in ("stdout_normal_json_with_eta.txt", "randread_4k_qd4.json_normal_terse.txt.gz"):
-        assert only(DATA / name).ops["read"].count > 100_000
-
-
-def test_a_message_inside_the_object_is_counted(tmp_path: Path) -> None:
-    lines = json.dumps(group(), indent=2).split("\n")
-    lines.insert(30, "fio: pid=0, got signal=11")
-    capture = read_table("\n".join(lines), tmp_path)
-    assert capture.skipped == 1
-    assert capture.warnings == ("1 lines of fio's messages stood inside the JSON",)
-
-
-def test_sync_engine_has_depth_one_and_no_slat() -> None:
-    m = only(DATA / "psync_qd8.json")
-    assert (m.conditions.iodepth, m.ops["read"].slat) == (1, None)
+        assert only(JSON / name).ops["read"].count > 100_000
+    assert only(JSON / "randread_4k_qd1.status_interval.json.gz").ops["read"].count == 53286
+    sync = only(JSON / "psync_qd8.json")
+    assert (sync.conditions.iodepth, sync.ops["read"].slat) == (1, None)
+    rated = only(JSON / "randread_8k_rate2000_poisson.json.gz")
+    assert rated.conditions.rate_iops == 2000
+    assert has(rated.warnings, "rate-limited")
+    assert only(JSON / "fio_two_devices.json.gz").conditions.targets == 2
 
 
 def test_a_mix_of_sizes_is_taken_where_the_bytes_bear_it_out(tmp_path: Path) -> None:
     """fio drew smaller ones than the shares of this sample ask for: 10.8 KB, not 13.9."""
-    asked = only(DATA / "randrw_bssplit_qd8.json.gz")
+    asked = only(JSON / "randrw_bssplit_qd8.json.gz")
     assert asked.conditions.block_size is None
     assert has(asked.warnings, "size-unknown")
-    table = json.loads(gzip.decompress((DATA / "randrw_bssplit_qd8.json.gz").read_bytes()))
+    table = table_of("randrw_bssplit_qd8.json.gz")
     for op, mean in (("read", 0.6 * 4096 + 0.3 * 16384 + 0.1 * 65536), ("write", 20480)):
         result = table["jobs"][0][op]
         result["bw_bytes"] = result["iops"] * mean
-    mix = read_table(json.dumps(table), tmp_path).measurements[0].conditions.block_size
-    assert isinstance(mix, dict)
+    mix = one(table, tmp_path).conditions.block_size
     assert sum(mix.values()) == pytest.approx(1.0)
     assert mix[16384] / mix[65536] == pytest.approx(3)
 
 
-def test_a_rate_limit_is_said() -> None:
-    rated = only(DATA / "randread_8k_rate2000_poisson.json.gz")
-    assert rated.conditions.rate_iops == 2000
-    assert has(rated.warnings, "rate-limited")
-
-
-def test_several_drives_are_counted() -> None:
-    assert only(DATA / "fio_two_devices.json.gz").conditions.targets == 2
-
-
 def test_duplicate_keys_are_read(tmp_path: Path) -> None:
-    text = (DATA / "randread_4k_qd4_nj3_group.json").read_text()
-    twice = text.replace('"filename" : "testfile.bin"', '"filename" : "/dev/a", "filename" : "b"')
-    assert twice != text
-    assert read_table(twice, tmp_path).measurements[0].conditions.targets == 2
+    twice = ('"filename" : "testfile.bin"', '"filename" : "/dev/a", "filename" : "b"')
+    assert one(sample(GROUP, twice), tmp_path).conditions.targets == 2
 
 
 def test_global_options_lie_under_the_jobs(tmp_path: Path) -> None:
     table = group()
     table["global options"] = {"iodepth": "64", "ioengine": "io_uring", "ramp_time": "30s"}
-    conditions = read_table(table, tmp_path).measurements[0].conditions
+    conditions = one(table, tmp_path).conditions
     assert (conditions.iodepth, conditions.engine, conditions.ramp_s) == (4, "libaio", 0.0)
     del table["jobs"][0]["job options"]["iodepth"]
     del table["jobs"][0]["job options"]["ramp_time"]
-    conditions = read_table(table, tmp_path).measurements[0].conditions
+    conditions = one(table, tmp_path).conditions
     assert (conditions.iodepth, conditions.ramp_s) == (64, 30.0)
 
 
@@ -192,28 +155,28 @@ def fio2(table: dict, *, kib: bool) -> dict:
 
 @pytest.mark.parametrize("kib", [True, False])
 def test_fio_2(tmp_path: Path, kib: bool) -> None:
-    new = read_table(group(), tmp_path).measurements[0]
-    old = read_table(fio2(group(), kib=kib), tmp_path).measurements[0]
+    new, old = one(group(), tmp_path), one(fio2(group(), kib=kib), tmp_path)
     assert old.ops["read"].bytes == new.ops["read"].bytes
     assert old.conditions == new.conditions
     assert old.ops["read"].clat.mean_s == pytest.approx(new.ops["read"].clat.mean_s)
     assert old.ops["read"].clat.count == old.ops["read"].count
 
 
-def test_unused_percentile_slots_of_fio_2(tmp_path: Path) -> None:
-    text = json.dumps(fio2(group(), kib=True)).replace(
-        '"percentile": {', '"percentile": {"0.00": 0, "0.00": 0, '
-    )
-    clat = read_table(text, tmp_path).measurements[0].ops["read"].clat
-    assert min(clat.percentiles_s) == 1.0
-
-
-def test_raw_index_bins(tmp_path: Path) -> None:
+def test_percentiles_and_bins_of_fio_2(tmp_path: Path) -> None:
+    """Slots that were not used are no percentiles; bins are keyed by their index."""
     table = fio2(group(), kib=True)
+    text = json.dumps(table).replace('"percentile": {', '"percentile": {"0.00": 0, "0.00": 0, ')
+    assert min(one(text, tmp_path).ops["read"].clat.percentiles_s) == 1.0
     bins = {"FIO_IO_U_PLAT_BITS": 6, "FIO_IO_U_PLAT_NR": 1216, "10": 5, "128": 7}
     table["jobs"][0]["read"]["clat"]["bins"] = bins
-    clat = read_table(table, tmp_path).measurements[0].ops["read"].clat
+    clat = one(table, tmp_path).ops["read"].clat
     assert clat.bin_s.tolist() == pytest.approx([10e-6, 129e-6])
+
+
+def test_very_old_fio_has_no_counts(tmp_path: Path) -> None:
+    count = group()["jobs"][0]["read"]["total_ios"]
+    m = one(group({"read/total_ios": None}), tmp_path)
+    assert m.ops["read"].count == pytest.approx(count, rel=1e-3)
 
 
 def test_client_server(tmp_path: Path) -> None:
@@ -227,64 +190,168 @@ def test_client_server(tmp_path: Path) -> None:
     assert [m.label for m in capture.measurements] == ["a: mj", "b: mj"]
 
 
-def test_only_one_operation_reported_as_mixed(tmp_path: Path) -> None:
-    table = group()
-    table["jobs"][0]["mixed"] = table["jobs"][0].pop("read")
-    del table["jobs"][0]["write"]
-    assert read_table(table, tmp_path).measurements[0].ops["read"].count == 184285
+def test_a_mixed_report_is_of_the_one_operation_or_of_neither(tmp_path: Path) -> None:
+    mixed = {"mixed": group()["jobs"][0]["read"], "read": None, "write": None}
+    assert one(group(mixed), tmp_path).ops["read"].count == 184285
+    mixed["job options/rw"] = "randrw"
+    m = one(group(mixed), tmp_path)
+    assert not m.ops
+    assert m.mixed is not None
+    assert m.conditions.read_fraction == 0.5
+    assert has(m.warnings, "mixed-report")
+    mixed["job options/rwmixread"] = "many"
+    assert one(group(mixed), tmp_path).conditions.read_fraction is None
 
 
-def test_cpu_bound_is_a_warning(tmp_path: Path) -> None:
-    table = group()
-    table["jobs"][0].update(usr_cpu=20.0, sys_cpu=77.5)
-    m = read_table(table, tmp_path).measurements[0]
-    assert has(m.warnings, "cpu-bound")
-    table["jobs"][0]["job options"]["ioengine"] = "spdk"
-    m = read_table(table, tmp_path).measurements[0]
-    assert not has(m.warnings, "cpu-bound")
+@pytest.mark.parametrize(
+    ("changes", "code", "is_said"),
+    [
+        ({"usr_cpu": 20.0, "sys_cpu": 77.5}, "cpu-bound", True),
+        ({"usr_cpu": 20.0, "sys_cpu": 77.5, "job options/ioengine": "spdk"}, "cpu-bound", False),
+        ({"job options/direct": None}, "page-cache", True),
+    ],
+)
+def test_what_is_said_of_a_job(changes: dict, code: str, is_said: bool, tmp_path: Path) -> None:
+    assert has(one(group(changes), tmp_path).warnings, code) == is_said
 
 
-def test_buffered_is_a_warning(tmp_path: Path) -> None:
-    table = group()
-    del table["jobs"][0]["job options"]["direct"]
-    assert has(read_table(table, tmp_path).measurements[0].warnings, "page-cache")
+def test_what_ran_beside_the_requests_is_said(tmp_path: Path) -> None:
+    beside = {"trim/total_ios": 7, "sync": {"total_ios": 5}, "total_err": 2}
+    said = one(group(beside), tmp_path).warnings
+    assert counted(said, "trims") == 7
+    assert "5 flushes (fsync) ran between the requests" in said
+    assert "2 requests failed and were continued over" in said
+    failed = {"error": 84, "total_err": 3, "job options/continue_on_error": "verify"}
+    said = one(group(failed), tmp_path).warnings
+    assert "3 requests failed and were continued over" in said
 
 
-def test_the_operation_of_a_zero_latency_has_none(tmp_path: Path) -> None:
-    table = group()
-    table["jobs"][0]["read"]["clat_ns"] = {"min": 0, "max": 0, "mean": 0, "stddev": 0, "N": 9}
-    read = read_table(table, tmp_path).measurements[0].ops["read"]
+def test_percentiles_that_cannot_be(tmp_path: Path) -> None:
+    m = one(group({"read/clat_ns/percentile/50.000000": 1}), tmp_path)
+    assert m.ops["read"].clat is None
+    assert has(m.warnings, "impossible-latency")
+
+
+def test_jobs_beside_each_other_that_differ(tmp_path: Path) -> None:
+    assert not has(one(two_jobs(), tmp_path).warnings, "unequal-depths", "unequal-times")
+    half = group()["jobs"][0]["read"]["runtime"] // 2
+    for table, code in (
+        (two_jobs(iodepth=9), "unequal-depths"),
+        (two_jobs({"read/runtime": half}), "unequal-times"),
+        (two_jobs(thinktime="5ms"), "thinktime"),
+        (two_jobs(rate="8m"), "rate-limited"),
+    ):
+        assert has(one(table, tmp_path).warnings, code)
+    idle = one(two_jobs({"read/total_ios": 0}), tmp_path)
+    assert counted(idle.warnings, "idle-jobs") == 1
+
+
+def test_a_job_that_waits_runs_alone(tmp_path: Path) -> None:
+    for options, runs in (({}, 1), ({"wait_for": "mj"}, 2), ({"wait_for_previous": 1}, 2)):
+        assert len(read_table(two_jobs(**options), tmp_path).measurements) == runs
+
+
+def test_jobs_that_ask_different_things_are_counted(tmp_path: Path) -> None:
+    table = two_jobs(rw="randwrite", bs="64k")
+    second = table["jobs"][1]
+    second["write"], second["read"] = second["read"], second["write"]
+    for key in ("io_bytes", "bw_bytes"):
+        second["write"][key] *= 65536 // 4096
+    conditions = one(table, tmp_path).conditions
+    assert conditions.read_fraction == 0.5
+    assert conditions.block_size == {4096: 0.5, 65536: 0.5}
+
+
+def test_sizes_that_neither_options_nor_counts_tell(tmp_path: Path) -> None:
+    n_bytes = group()["jobs"][0]["read"]["io_bytes"]
+    changes = {"job options/bsrange": "4k-64k", "read/io_bytes": 3 * n_bytes // 2}
+    assert one(group(changes), tmp_path).conditions.block_size is None
+
+
+def test_threads_of_merged_sections_are_counted_from_their_time(tmp_path: Path) -> None:
+    m = one(group({"job_runtime": 3 * 9000}), tmp_path)
+    assert m.conditions.jobs == 9
+    assert "9 threads ran where numjobs says 3" in "; ".join(m.warnings)
+
+
+def test_latencies_that_were_not_measured(tmp_path: Path) -> None:
+    read = one(group({"read/clat_ns": {**NOTHING, "N": 9}}), tmp_path).ops["read"]
     assert read.clat is None
     assert read.lat is not None
-
-
-def test_a_failed_job(tmp_path: Path) -> None:
-    table = group()
-    table["jobs"][0]["error"] = 28
-    assert refusal(table, tmp_path).startswith(
-        "job 'mj' failed with error=28 (No space left on device);"
-    )
-    table["jobs"].append({**group()["jobs"][0], "groupid": 1})
-    capture = read_table(table, tmp_path)
-    assert len(capture.measurements) == 1
-    assert capture.warnings[0].startswith("left out: job 'mj' failed with error=28")
-
-
-def test_without_latencies_there_is_throughput(tmp_path: Path) -> None:
-    table = group()
-    for kind in ("slat_ns", "clat_ns", "lat_ns"):
-        table["jobs"][0]["read"][kind] = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0, "N": 0}
-    capture = read_table(table, tmp_path)
+    none = group({f"read/{kind}_ns": NOTHING for kind in ("slat", "clat", "lat")})
+    capture = read_table(none, tmp_path)
     read = capture.measurements[0].ops["read"]
     assert (read.clat, read.lat) == (None, None)
-    assert read.iops == table["jobs"][0]["read"]["iops"]
+    assert read.iops == none["jobs"][0]["read"]["iops"]
     assert has(capture.warnings, "no-latencies")
 
 
+def test_a_drive_without_a_figure_has_no_utilization(tmp_path: Path) -> None:
+    table = {**group(), "disk_util": [{"name": "vda"}, {"name": "vdb", "util": 5.0}]}
+    assert one(table, tmp_path).disk_util_pct == {"vdb": 5.0}
+
+
+def test_a_message_inside_the_object_is_counted(tmp_path: Path) -> None:
+    lines = json.dumps(group(), indent=2).split("\n")
+    lines.insert(30, "fio: pid=0, got signal=11")
+    capture = read_table("\n".join(lines), tmp_path)
+    assert capture.skipped == 1
+    assert capture.warnings == ("1 lines of fio's messages stood inside the JSON",)
+
+
+def test_json_of_fio_among_other_json(tmp_path: Path) -> None:
+    text = json.dumps(group())
+    assert len(read_table('{"note": 1}\n' + text, tmp_path).measurements) == 1
+    assert "cut or none, at line 2" in " ".join(read_table(text + "\n{cut", tmp_path).warnings)
+    noise = '{"fio version": 1' + "{" * 50 + "\n"
+    capture = read_table(noise * 40 + text, tmp_path)
+    assert len(capture.measurements) == 1
+    assert "left out: 40 reports that are cut or no JSON" in capture.warnings
+    inside = read_table({"host": [{"result": group()}]}, tmp_path)
+    assert inside.measurements == read_table(text, tmp_path).measurements
+    said = read_table("fio: terminating on signal 2\n" + text, tmp_path).warnings
+    assert "the run was interrupted by a signal" in said
+
+
+def test_reports_of_one_run_are_told_from_runs_of_one_job(tmp_path: Path) -> None:
+    """A later report of the same run has counted on, and began when the first began."""
+
+    def measured(*tables: dict) -> int:
+        return len(read_table("\n".join(map(json.dumps, tables)), tmp_path).measurements)
+
+    first, second = group(), group()
+    second["jobs"][0]["read"]["total_ios"] += 1
+    assert measured(first, second) == 1
+    assert measured(second, first) == 2  # it counted back: another run
+    assert measured(first, {**second, "timestamp": second["timestamp"] + 60}) == 2
+    third = copy.deepcopy(second)
+    third["jobs"][0]["jobname"] = "else"
+    assert measured(first, third) == 2
+    for table in (first, second):
+        table.pop("timestamp")
+    assert measured(first, second) == 1  # without a time, the counts tell
+    second["jobs"][0]["read"].pop("total_ios")
+    assert measured(first, second) == 2  # nor counts: taken as two
+
+
+def test_a_failed_job(tmp_path: Path) -> None:
+    failed = "job 'mj' failed with error=28 (No space left on device);"
+    assert refusal(group({"error": 28}), tmp_path).startswith(failed)
+    assert "error=84 (verify found wrong data)" in refusal(group({"error": 84}), tmp_path)
+    assert "failed with error=99999;" in refusal(group({"error": -99_999}), tmp_path)
+    table = two_jobs({"error": 28, "groupid": 1})
+    capture = read_table(table, tmp_path)
+    assert len(capture.measurements) == 1
+    assert has(capture.warnings, "job-failed")
+    table["jobs"][1]["groupid"] = 0  # beside the good one
+    capture = read_table(table, tmp_path)
+    assert capture.measurements[0].ops["read"].count == 184285
+    assert has(capture.warnings, "job-failed")
+
+
 def test_zero_samples_with_the_reason(tmp_path: Path) -> None:
-    table = group()
-    table["jobs"][0]["read"].update(total_ios=0, io_bytes=0)
-    text = "fio: file creation disallowed by allow_file_create=0\n" + json.dumps(table)
+    text = "fio: file creation disallowed by allow_file_create=0\n"
+    text += json.dumps(group({"read/total_ios": 0, "read/io_bytes": 0}))
     assert refusal(text, tmp_path).startswith(
         "job 'mj' has zero samples: it did no read and no write (file creation disallowed"
     )
@@ -304,28 +371,47 @@ def test_zero_samples_with_the_reason(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_that_cannot_be(value: str, found: str, tmp_path: Path) -> None:
-    text = (DATA / "randread_4k_qd4_nj3_group.json").read_text()
-    damaged = text.replace('"mean" : 189380.325306', f'"mean" : {value}')
-    assert damaged != text
+    damaged = sample(GROUP, ('"mean" : 189380.325306', f'"mean" : {value}'))
     assert refusal(damaged, tmp_path).startswith(found)
 
 
+@pytest.mark.parametrize(
+    "bins",
+    [
+        {"10": -1}, {"-10": 1}, {"10": 1.5}, {"ten": 1}, {"9" * 17: 1}, {"9" * 40: 1},
+        {"FIO_IO_U_PLAT_BITS": 6, "2560": 1},
+    ],
+)  # fmt: skip
+def test_bins_that_are_none(bins: dict, tmp_path: Path) -> None:
+    said = refusal(group({"read/clat_ns/bins": bins}), tmp_path)
+    assert "holds something that is not the count" in said
+
+
+def test_bins_without_a_bin(tmp_path: Path) -> None:
+    m = one(group({"read/clat_ns/bins": {"FIO_IO_U_PLAT_BITS": 6}}), tmp_path)
+    assert m.ops["read"].clat.bin_s is None
+
+
 def test_other_damage(tmp_path: Path) -> None:
-    table = group()
+    table, text = group(), sample(GROUP)
     deep = json.dumps(table)[:-1] + ', "x": ' + "[" * 100_000
-    assert "nested too deeply" in refusal(deep, tmp_path)
-    assert refusal({**table, "jobs": []}, tmp_path).startswith("has no jobs")
-    assert refusal({**table, "jobs": [1]}, tmp_path).startswith("jobs[0] is '1', not a table")
-    assert refusal({**table, "jobs": {"a": 1}}, tmp_path).startswith("jobs is")
-    assert "known formats" in refusal({"results": [1, 2, 3]}, tmp_path)
-    assert "is empty" in refusal(" \n", tmp_path)
-    text = (DATA / "randread_4k_qd4_nj3_group.json").read_text()
-    assert refusal(text[:4000], tmp_path).startswith("ends inside the JSON, at line 1")
-    assert refusal(text.replace(":", ";", 20), tmp_path)
+    half = group({"read/clat_ns/percentile/half": 5})
+    for damaged, found in (
+        (deep, "nested too deeply"),
+        ({**table, "jobs": []}, "has no jobs"),
+        ({**table, "jobs": [1]}, "jobs[0] is '1', not a table"),
+        ({**table, "jobs": {"a": 1}}, "jobs is"),
+        ({"results": [1, 2, 3]}, "known formats"),
+        (" \n", "is empty"),
+        (text[:4000], "ends inside the JSON, at line 1"),
+        (text.replace(":", ";", 20), ""),
+        (half, "has the key 'half', not a percentage"),
+    ):
+        assert found in refusal(damaged, tmp_path)
 
 
 def test_a_megabyte_of_json_plus_is_read_at_once(tmp_path: Path) -> None:
-    table = sample("randrw_7030_4k_qd32.jsonplus.json.gz")
+    table = table_of("randrw_7030_4k_qd32.jsonplus.json.gz")
     table["jobs"] = [{**table["jobs"][0], "groupid": k} for k in range(40)]
     path = tmp_path / "large.json"
     path.write_text(json.dumps(table, indent=2))
@@ -349,9 +435,10 @@ def test_folder_and_globs(tmp_path: Path) -> None:
     assert len(captures.unread) == 1
     assert "job.fio: is a fio job file; run it with fio" in captures.unread[0]
     assert len(read_captures(str(tmp_path / "*.json")).files) == 2
-    with pytest.raises(CaptureError, match="no file matches"):
-        read_captures(str(tmp_path / "*.xml"))
-    with pytest.raises(CaptureError, match=r"no such file; did you mean 'qd2\.json'"):
-        read_captures(tmp_path / "qd3.json")
-    with pytest.raises(CaptureError, match=r"job\.fio: is a fio job file"):
-        read_captures(tmp_path / "job.fio")
+    for given, found in (
+        (str(tmp_path / "*.xml"), "no file matches"),
+        (tmp_path / "qd3.json", r"no such file; did you mean 'qd2\.json'"),
+        (tmp_path / "job.fio", r"job\.fio: is a fio job file"),
+    ):
+        with pytest.raises(CaptureError, match=found):
+            read_captures(given)

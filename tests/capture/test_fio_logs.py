@@ -1,7 +1,5 @@
 """fio's logs: columns of every version, jobs of one run together, and what their JSON says."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The reports in ``mailed`` are of fio 3.33, each behind its command. Whatever is 
 number that is read may be another than that of the whole report.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -171,9 +169,6 @@ def test_no_number_is_another(report: Path, name: str, change: Change, tmp_path:
         for key in LOAD:
             assert getattr(conditions, key) in (None, getattr(load, key)), key
         assert conditions.read_fraction == pytest.approx(load.read_fraction, abs=0.01)
-
-
-# What is said
 
 
 def test_what_was_done_is_said(tmp_path: Path) -> None:

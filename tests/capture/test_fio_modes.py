@@ -1,27 +1,37 @@
 """fio's rarer ways to report, as fio 3.33 prints them: all as one, clients, failed jobs."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path
 
 import pytest
 
+from nvmesim.capture.capture import Measurement
 from nvmesim.capture.registry import read_capture, read_captures
-from nvmesim.errors import CaptureError
 from nvmesim.warning import has
-from tests.capture.contract import counted, read_text
+from tests.capture.contract import DATA, counted, read_text, refused, sample
 from tests.capture.test_fio_runs import banner, section, status
 
-DATA = Path(__file__).parent / "data"
-JSON = json.loads((DATA / "fio-json" / "psync_qd8.json").read_text())
-TERSE = (DATA / "fio-terse" / "randrw_4k_qd4.terse_v3.txt").read_text()
+JSON = json.loads(sample("fio-json/psync_qd8.json"))
+TERSE = sample("fio-terse/randrw_4k_qd4.terse_v3.txt")
+
+
+def psync(number: int, milliseconds: int, /, elapsed: int, **read: int) -> dict:
+    """Report *number* of a run that is reported so often, with figures of its reads."""
+    run = copy.deepcopy(JSON)
+    run["jobs"][0]["elapsed"] = elapsed
+    run["jobs"][0]["read"].update(read)
+    run["timestamp"] = 1_700_000_000 + number
+    run["timestamp_ms"] = 1_700_000_000_000 + milliseconds * number
+    return run
+
+
+def measured(runs: list[dict], tmp_path: Path) -> tuple[Measurement, ...]:
+    return read_text("\n".join(map(json.dumps, runs)), tmp_path, "a.json").measurements
+
+
 CPU_AT = {3: 5 + 2 * 41, 5: 5 + 3 * 47}
 """Fields before those of the CPU, by terse version."""
-
-
-# unified_rw_reporting
 
 
 def test_terse_lines_with_one_block_for_all(tmp_path: Path) -> None:
@@ -62,9 +72,6 @@ def test_reads_reported_as_mixed_are_reads(tmp_path: Path) -> None:
     (m,) = read_text(banner("job", 0, "randread", 1) + body, tmp_path).measurements
     assert list(m.ops) == ["read"]
     assert m.ops["read"].bytes == 100_000 * 4096
-
-
-# What a text says beside its numbers
 
 
 def test_sizes_of_a_range_are_no_size(tmp_path: Path) -> None:
@@ -123,34 +130,24 @@ def test_engines_without_a_drive_are_said(tmp_path: Path) -> None:
 
 
 def test_messages_of_fio_without_a_result(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"messages of fio and no result .*unrecognized option"):
-        read_text("fio: unrecognized option '--iodeph=4'\n", tmp_path)
-
-
-# Runs of one file
+    said = refused("fio: unrecognized option '--iodeph=4'\n", tmp_path)
+    assert "messages of fio and no result" in said
+    assert "unrecognized option" in said
 
 
 def test_short_runs_appended_to_one_json_are_all_kept(tmp_path: Path) -> None:
     """Runs of a second start within the second by which fio rounds what has elapsed."""
-    runs = []
-    for number, depth in enumerate((1, 2, 3)):
-        run = copy.deepcopy(JSON)
-        (job,) = run["jobs"]
-        job["job options"]["iodepth"] = str(depth)
-        job["elapsed"] = 2
-        job["read"].update(total_ios=10_000 + depth, runtime=1001)
-        run["timestamp"] = 1_700_000_000 + number
-        run["timestamp_ms"] = 1_700_000_000_000 + 1_300 * number
-        runs.append(run)
-    text = "\n".join(map(json.dumps, runs))
-    assert len(read_text(text, tmp_path, "a.json").measurements) == 3
+    runs = [psync(n, 1_300, elapsed=2, total_ios=10_001 + n, runtime=1001) for n in range(3)]
+    for depth, run in enumerate(runs, 1):
+        run["jobs"][0]["job options"]["iodepth"] = str(depth)
+    assert len(measured(runs, tmp_path)) == 3
     for run in runs:
         run["jobs"][0]["job options"]["iodepth"] = "1"
-    assert len(read_text("\n".join(map(json.dumps, runs)), tmp_path, "b.json").measurements) == 3
+    assert len(measured(runs, tmp_path)) == 3
     for number, run in enumerate(runs):
         run["jobs"][0]["elapsed"] = 2 + number
         run["jobs"][0]["read"]["runtime"] = 1001 + 1_300 * number
-    (m,) = read_text("\n".join(map(json.dumps, runs)), tmp_path, "c.json").measurements
+    (m,) = measured(runs, tmp_path)
     assert m.ops["read"].count == 10_003
 
 
@@ -195,17 +192,14 @@ def test_json_of_jobs_that_wait_is_one_run(tmp_path: Path) -> None:
 
 def test_what_ran_in_the_ramp_time_is_no_run(tmp_path: Path) -> None:
     """fio reports it with --status-interval, and begins to count anew when the ramp is over."""
-    reports = []
-    for number, (count, ms) in enumerate([(9_000, 1_900), (4_000, 700), (12_000, 2_700)]):
-        run = copy.deepcopy(JSON)
-        (job,) = run["jobs"]
-        job["job options"]["ramp_time"] = "2"
-        job["elapsed"] = 2 + 2 * number
-        job["read"].update(total_ios=count, runtime=ms)
-        run["timestamp"] = 1_700_000_002 + 2 * number
-        run["timestamp_ms"] = 1_700_000_002_000 + 2_000 * number
-        reports.append(json.dumps(run))
-    (m,) = read_text("\n".join(reports), tmp_path).measurements
+    counted = [(9_000, 1_900), (4_000, 700), (12_000, 2_700)]
+    runs = [
+        psync(2 * n, 1_000, elapsed=2 + 2 * n, total_ios=count, runtime=ms)
+        for n, (count, ms) in enumerate(counted)
+    ]
+    for run in runs:
+        run["jobs"][0]["job options"]["ramp_time"] = "2"
+    (m,) = measured(runs, tmp_path)
     assert m.ops["read"].count == 12_000
     texts = [section(ops={"read": n}, seconds=s) for n, s in ((9_000, 2), (4_000, 1), (12_000, 3))]
     (m,) = read_text("\n".join(texts), tmp_path, "run.out").measurements
@@ -254,25 +248,9 @@ def test_the_log_of_one_job_has_the_load_of_that_job(tmp_path: Path) -> None:
     assert (m.ops["read"].count, m.ops["write"].count) == (2000, 2000)
 
 
-def test_words_of_fio_1_59(tmp_path: Path) -> None:
+def test_words_of_fio_1_59() -> None:
     """It counts discards as well, and prints a blank before the comma."""
-    text = """randread: (g=0): rw=randread, bs=4K-4K/4K-4K, ioengine=libaio, iodepth=32
-fio 1.59
-Starting 1 process
-
-randread: (groupid=0, jobs=1): err= 0: pid=4242
-  read : io=2055.2MB, bw=210445KB/s, iops=52611 , runt= 10000msec
-    slat (usec): min=2 , max=210 , avg= 5.12, stdev= 2.01
-    clat (usec): min=50 , max=20210 , avg=602.11, stdev=120.22
-     lat (usec): min=60 , max=20215 , avg=607.40, stdev=120.30
-  cpu          : usr=12.10%, sys=38.55%, ctx=310123, majf=0, minf=55
-  IO depths    : 1=0.1%, 2=0.1%, 4=0.1%, 8=0.1%, 16=0.1%, 32=100.0%, >=64=0.0%
-     issued r/w/d: total=526110/0/7, short=0/0/0
-
-Run status group 0 (all jobs):
-   READ: io=2055.2MB, aggrb=210445KB/s, mint=10000msec, maxt=10000msec
-"""
-    capture = read_text(text, tmp_path)
+    capture = read_capture(DATA / "fio-old" / "1.59.txt")
     (m,) = capture.measurements
     assert capture.version == "1.59"
     assert (m.ops["read"].count, m.ops["read"].bytes) == (526_110, 526_110 * 4096)

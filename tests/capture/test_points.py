@@ -1,7 +1,5 @@
 """The CSV of points: what a cell means, and which cells are refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

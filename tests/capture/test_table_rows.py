@@ -1,7 +1,5 @@
 """Tables with a line a request: a readable twin, chunks of any size, a thread ahead."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
@@ -32,7 +30,7 @@ from nvmesim.capture.readers.table_rows import (
 )
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache
-from tests.capture import composed
+from tests.capture.composed import FORMS, requests
 from tests.fuzz.memory import MemorySource
 
 FEW = settings(max_examples=100, deadline=None, derandomize=True)
@@ -161,48 +159,15 @@ def test_names_have_an_end(monkeypatch) -> None:
     assert notes.warnings == ["4 rows of devices beyond the room for names (left out)"]
 
 
-def sample(name: str) -> str:
-    if name == "bpftrace-csv":
-        return "ts_ns,ev,dev_major,dev_minor,sector,nr_sector,rwbs\n" + "".join(
-            f"{1700000000000000000 + 900 * i},{letter},259,0,{8 * i},8,{'WS' if i % 2 else 'R'}\n"
-            for i in range(4)
-            for letter in "DC"
-        )
-    if name == "fio-log":
-        return "".join(f"{i}, {80000 + i}, {i % 2}, 4096, {4096 * i}, 0\n" for i in range(9))
-    if name == "iolog":
-        return "fio version 3 iolog\n0 /dev/a add\n" + "".join(
-            f"{100 * i} /dev/a {'write' if i % 2 else 'read'} {4096 * i} 4096\n" for i in range(7)
-        )
-    if name == "perf-script":
-        return "".join(
-            f"fio 9 [001] 57.{900 * i:06d}: block:block_rq_{what}: 259,0 R {n}() {8 * i} + 8 [0]\n"
-            for i in range(3)
-            for what, n in (("issue", "4096 "), ("complete", ""))
-        )
-    if name == "blkparse":
-        return "".join(
-            f"259,0    1 {2 * i:8} {i:5}.{k * 10**8:09d}   372  {letter}   R {8 * i} + 8 {tail}\n"
-            for i in range(3)
-            for k, (letter, tail) in enumerate((("D", "[fio]"), ("C", "[0]")))
-        )
-    text: str = getattr(composed, name)(6)
-    return text
-
-
 def table_of(path: Path) -> tuple[pl.DataFrame, int, tuple[str, ...]]:
     capture = read_capture(path)
     return capture.requests.collect(), capture.skipped, capture.warnings
 
 
-SAMPLES = ["msr", "alibaba", "tencent", "k5cloud", "systor", "spc", "bpftrace-csv", "fio-log"]
-SAMPLES += ["iolog", "perf-script", "blkparse", "biosnoop"]
-
-
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", FORMS)
 def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monkeypatch) -> None:
-    text = sample(name)
+    text = FORMS[name].text(requests(6))
     path = tmp_path / "t"
     path.write_text(text)
     whole = table_of(path)
@@ -220,10 +185,10 @@ def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monke
         assert (skipped, warnings) == whole[1:]
 
 
-@pytest.mark.parametrize("name", ["msr", "systor", "bpftrace-csv", "fio-log"])
+@pytest.mark.parametrize("name", ["msr-cambridge", "systor17", "bpftrace-csv", "fio-log"])
 def test_a_thread_ahead_changes_nothing(name: str, tmp_path: Path, monkeypatch) -> None:
     """Chunks are scanned on another thread while the ones before them are used."""
-    text = sample(name)
+    text = FORMS[name].text(requests(6))
     path = tmp_path / "t"
     path.write_text(text + text.split("\n", 1)[1] * 900)
     cut = lines.chunks
@@ -237,11 +202,12 @@ def test_a_thread_ahead_changes_nothing(name: str, tmp_path: Path, monkeypatch) 
 
 def test_times_of_19_digits_are_read(tmp_path: Path) -> None:
     """bpftrace may print ns since 1970."""
+    late = [r._replace(issue=17 * 10**17 + 900 * i) for i, r in enumerate(requests(4))]
     path = tmp_path / "t"
-    path.write_text(sample("bpftrace-csv"))
+    path.write_text(FORMS["bpftrace-csv"].text(late))
     table, skipped, _ = table_of(path)
     assert skipped == 0
-    assert table["issue_ns"].to_list() == [0, 900, 1800, 2700]
+    assert sorted(table["issue_ns"].to_list()) == [0, 900, 1800, 2700]
 
 
 def test_what_is_kept_on_disk_is_of_all_the_files(tmp_path: Path, monkeypatch) -> None:

@@ -1,174 +1,30 @@
-# ruff: noqa: E501 - lines are as long as the tools print them
 """Every reader of requests against every trap: one table, so that no reader is forgotten."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 import pytest
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.registry import READERS, read_capture
+from nvmesim.capture.requests import table as request_table
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
-from tests.capture.contract import check_whole
+from tests.capture.composed import FORMS, N, S, requests
+from tests.capture.contract import DATA, check_whole, written
 
-DATA = Path(__file__).parent / "data"
-N = 40
-S = 10**9
-START = 1000 * S
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 HUGE, NEGATIVE = "9" * 30, "-5"
-
-
-class Request(NamedTuple):
-    """ns, ns, bytes, bytes."""
-
-    issue: int
-    took: int
-    offset: int
-    size: int
-    write: bool
-
-    @property
-    def end(self) -> int:
-        return self.issue + self.took
-
-    @property
-    def rwbs(self) -> str:
-        return "W" if self.write else "R"
-
-    @property
-    def span(self) -> str:
-        return f"{self.offset // 512} + {self.size // 512}"
-
-
-def requests(n: int = N) -> list[Request]:
-    """Up to three at a time; offsets tell them apart."""
-    return [
-        Request(
-            START + 100_000 * i,
-            80_000 + 1000 * (i * 7 % 200),
-            65536 * (i + 1),
-            4096 << i % 3,
-            i % 3 == 0,
-        )
-        for i in range(n)
-    ]
-
-
-Line = tuple[int, str]
-"""Its place in time and its text."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a tool prints a request: one line, or one at its issue and one at its completion."""
-
-    lines: Callable[[Request], list[Line]]
-    header: str = ""
-    says_disorder: bool = True
-    """Whether a file whose time steps back is said to."""
-
-    @property
-    def has_events(self) -> bool:
-        return len(self.lines(requests(1)[0])) > 1
-
-    def text(self, wanted: list[Request]) -> str:
-        found = sorted(line for request in wanted for line in self.lines(request))
-        return self.header + "".join(f"{text}\n" for _, text in found)
-
-
-def seconds(ns: int, digits: int = 9) -> str:
-    return f"{ns // S}.{ns % S // 10 ** (9 - digits):0{digits}d}"
-
-
-def _blkparse(r: Request) -> list[Line]:
-    tail = f"{r.rwbs:>3} {r.span}"
-    return [
-        (r.issue, f"259,0    1        7 {seconds(r.issue):>14}   372  D {tail} [fio]"),
-        (r.end, f"259,0    1        9 {seconds(r.end):>14}     0  C {tail} [0]"),
-    ]
-
-
-def _perf(r: Request) -> list[Line]:
-    return [
-        (
-            r.issue,
-            f"fio   538 [001] {seconds(r.issue)}: block:block_rq_issue: 259,0 {r.rwbs} {r.size} () {r.span} [fio]",
-        ),
-        (
-            r.end,
-            f"fio   538 [001] {seconds(r.end)}: block:block_rq_complete: 259,0 {r.rwbs} () {r.span} [0]",
-        ),
-    ]
-
-
-def _ftrace(r: Request) -> list[Line]:
-    head = "  fio-538  [001] d..1."
-    return [
-        (
-            r.issue,
-            f"{head} {seconds(r.issue, 6)}: block_rq_issue: 259,0 {r.rwbs} {r.size} () {r.span} [fio]",
-        ),
-        (r.end, f"{head} {seconds(r.end, 6)}: block_rq_complete: 259,0 {r.rwbs} () {r.span} [0]"),
-    ]
-
-
-def _bpftrace(r: Request) -> list[Line]:
-    tail = f"259,0,{r.offset // 512},{r.size // 512},{r.rwbs}"
-    return [(r.issue, f"{r.issue},D,{tail}"), (r.end, f"{r.end},C,{tail}")]
-
-
-def _biosnoop(r: Request) -> list[Line]:
-    text = f"{seconds(r.end, 6):<11} fio            372     nvme0n1   {r.rwbs} {r.offset // 512:<10} {r.size:<7} {r.took / 1e6:7.3f}"
-    return [(r.end, text)]
-
-
-def _msr(r: Request) -> list[Line]:
-    ticks = 128166372003061629 + r.issue // 100
-    return [
-        (
-            r.issue,
-            f"{ticks},hm,1,{'Write' if r.write else 'Read'},{r.offset},{r.size},{r.took // 100}",
-        )
-    ]
-
-
-FORMS = {
-    "blkparse": Form(_blkparse),
-    "perf-script": Form(_perf),
-    "ftrace": Form(_ftrace),
-    "bpftrace-csv": Form(_bpftrace, "ts_ns,ev,dev_major,dev_minor,sector,nr_sector,rwbs\n"),
-    "biosnoop": Form(_biosnoop, "TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  LAT(ms)\n"),
-    "msr-cambridge": Form(_msr),
-    "systor17": Form(
-        lambda r: [(r.issue, f"{seconds(r.issue)},{seconds(r.took)},{r.rwbs},3,{r.offset},{r.size}")],
-        "Timestamp,Response,IOType,LUN,Offset,Size\n",
-    ),
-    "alibaba": Form(lambda r: [(r.issue, f"7,{r.rwbs},{r.offset},{r.size},{1577808 * S + r.issue // 1000}")]),
-    "tencent-cbs": Form(
-        lambda r: [(r.issue, f"{1538323200 + r.issue // S},{r.offset // 512},{r.size // 512},{r.write:d},1360")]
-    ),
-    "k5cloud": Form(lambda r: [(r.issue, f"1157,{seconds(r.issue)},{r.rwbs},{r.offset},{r.size}")]),
-    "spc": Form(lambda r: [(r.issue, f"0,{r.offset // 512},{r.size},{r.rwbs},{seconds(r.issue, 6)}")]),
-    "fio-log": Form(
-        lambda r: [(r.end, f"{r.end // 10**6}, {r.took}, {r.write:d}, {r.size}, {r.offset}, 0")]
-    ),
-    "fio-iolog": Form(
-        lambda r: [(r.issue, f"{r.issue // 1000} /dev/nvme0n1 {'write' if r.write else 'read'} {r.offset} {r.size}")],
-        "fio version 3 iolog\n0 /dev/nvme0n1 add\n",
-    ),
-}  # fmt: skip
 EVENTS = [name for name, form in FORMS.items() if form.has_events]
 LINES = [name for name in FORMS if name not in EVENTS]
 ALL = pytest.mark.parametrize("name", FORMS)
+
+
+COLUMNS = ["offset", "bytes", "op", "latency_ns"]
+TICK_NS = {"tencent-cbs": S, "msr-cambridge": 100, "systor17": 1, "k5cloud": 1}
+"""In what a public trace counts its times, if not in microseconds."""
 
 
 def table(capture: Capture) -> pl.DataFrame:
@@ -176,10 +32,23 @@ def table(capture: Capture) -> pl.DataFrame:
     return capture.requests.collect().sort("offset").drop("depth", "device")
 
 
+def lines_of(name: str) -> list[str]:
+    form = FORMS[name]
+    return form.text(requests()).removeprefix(form.header).splitlines(keepends=True)
+
+
 def read(path: Path, text: str) -> Capture:
-    path.write_text(text)
-    capture = read_capture(path)
+    capture = read_capture(written(path, text))
     check_whole(capture)
+    return capture
+
+
+def check_same(name: str, text: str, tmp_path: Path) -> Capture:
+    """Hold that *text* has all requests of the form, and return what is read of it."""
+    whole = read(tmp_path / "t", FORMS[name].text(requests()))
+    capture = read(tmp_path / "d", text)
+    assert (capture.rows, capture.skipped) == (N, 0)
+    assert table(capture).select(COLUMNS).equals(table(whole).select(COLUMNS))
     return capture
 
 
@@ -194,8 +63,35 @@ def test_all_requests_are_read(name: str, tmp_path: Path) -> None:
     found = table(capture)
     assert found["offset"].to_list() == [r.offset for r in requests()]
     assert found["bytes"].to_list() == [r.size for r in requests()]
+    assert (found["op"] == "write").to_list() == [r.write for r in requests()]
     if found["latency_ns"].null_count() == 0:
         assert found["latency_ns"].to_list() == [r.took for r in requests()]
+        assert found["complete_ns"].null_count() == 0
+    else:
+        assert found["latency_ns"].null_count() == N
+        assert capture.measurements[0].ops["read"].clat is None
+    tick = TICK_NS.get(name, 1000)
+    times = [r.issue // tick * tick for r in requests()]
+    if name != "fio-log":  # it has the time of the completion, in ms
+        assert (found["issue_ns"] - found["issue_ns"][0]).to_list() == [t - times[0] for t in times]
+
+
+@pytest.mark.parametrize("name", ["msr-cambridge", "systor17"])
+def test_depth_is_what_is_outstanding_at_issue(name: str, tmp_path: Path) -> None:
+    found = read(tmp_path / "t", FORMS[name].text(requests(200))).requests.collect()
+    for device in found["device"].unique():
+        part = found.filter(pl.col("device") == device)
+        issue, complete = part["issue_ns"].to_numpy(), part["complete_ns"].to_numpy()
+        expected = [int(((issue <= t) & (complete > t)).sum()) for t in issue]
+        assert part["depth"].to_list() == expected
+
+
+@pytest.mark.parametrize("name", [n for n in FORMS if n not in ("fio-log", "fio-iolog")])
+def test_a_table_that_is_not_kept_in_memory_is_the_same(name, tmp_path: Path, monkeypatch) -> None:
+    path = written(tmp_path / "t", FORMS[name].text(requests()))
+    kept = table(read_capture(path))
+    monkeypatch.setattr(request_table, "KEEP_ROWS", 5)
+    assert table(read_capture(path)).equals(kept)
 
 
 @ALL
@@ -228,46 +124,34 @@ def test_a_step_back_of_the_clock_loses_nothing(name: str, tmp_path: Path) -> No
     first = requests()[: N // 2]
     second = [r._replace(issue=r.issue - 10 * S) for r in requests()[N // 2 :]]
     text = form.text(first) + form.text(second).removeprefix(form.header)
+    capture = check_same(name, text, tmp_path)
+    assert has(capture.warnings, "clock-steps-back")
     whole = read(tmp_path / "t", form.text(requests()))
-    capture = read(tmp_path / "d", text)
-    assert (capture.rows, capture.skipped) == (N, 0)
-    columns = ["offset", "bytes", "op", "latency_ns"]
-    assert table(capture).select(columns).equals(table(whole).select(columns))
-    assert has(set(capture.warnings) - set(whole.warnings), "clock-steps-back")
+    assert not has(whole.warnings, "clock-steps-back")
 
 
 @ALL
 def test_a_step_forward_of_the_clock_loses_nothing(name: str, tmp_path: Path) -> None:
-    later = [
-        r._replace(issue=r.issue + (3600 * S if i >= N // 2 else 0))
-        for i, r in enumerate(requests())
-    ]
+    later = [r._replace(issue=r.issue + 3600 * S * (i >= N // 2)) for i, r in enumerate(requests())]
     whole = read(tmp_path / "t", FORMS[name].text(requests()))
     capture = read(tmp_path / "d", FORMS[name].text(later))
     assert capture.rows + has(capture.warnings, "no-completion") == N
-    columns = ["offset", "bytes", "op", "latency_ns"]
-    assert table(capture).select(columns).equals(table(whole).select(columns))
+    assert table(capture).select(COLUMNS).equals(table(whole).select(COLUMNS))
 
 
 @ALL
 def test_neighbours_out_of_order_are_the_same_requests(name: str, tmp_path: Path) -> None:
-    form = FORMS[name]
-    whole = read(tmp_path / "t", form.text(requests()))
-    lines = form.text(requests()).removeprefix(form.header).splitlines(keepends=True)
+    lines = lines_of(name)
     for i in range(0, len(lines) - 1, 2):
         lines[i], lines[i + 1] = lines[i + 1], lines[i]
-    capture = read(tmp_path / "d", form.header + "".join(lines))
-    assert (capture.rows, capture.skipped) == (N, 0)
-    columns = ["offset", "bytes", "op", "latency_ns"]
-    assert table(capture).select(columns).equals(table(whole).select(columns))
+    check_same(name, FORMS[name].header + "".join(lines), tmp_path)
 
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_duplicate_events_are_left_out_and_said(name: str, tmp_path: Path) -> None:
     form = FORMS[name]
     whole = read(tmp_path / "t", form.text(requests()))
-    lines = form.text(requests()).removeprefix(form.header).splitlines(keepends=True)
-    capture = read(tmp_path / "d", form.header + "".join(2 * line for line in lines))
+    capture = read(tmp_path / "d", form.header + "".join(2 * line for line in lines_of(name)))
     assert table(capture).equals(table(whole))
     assert has(capture.warnings, "duplicates", "no-issue")
 
@@ -275,9 +159,8 @@ def test_duplicate_events_are_left_out_and_said(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", LINES)
 def test_lines_that_are_there_twice_are_requests_twice(name: str, tmp_path: Path) -> None:
     """Two requests may be alike in all that such a line says: none is dropped."""
-    form = FORMS[name]
-    lines = form.text(requests()).removeprefix(form.header).splitlines(keepends=True)
-    capture = read(tmp_path / "d", form.header + "".join(2 * line for line in lines))
+    twice = FORMS[name].header + "".join(2 * line for line in lines_of(name))
+    capture = read(tmp_path / "d", twice)
     assert (capture.rows, capture.skipped) == (2 * N, 0)
 
 

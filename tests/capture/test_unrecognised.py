@@ -1,111 +1,86 @@
 """Files that people give that are not captures: one line says what they are and what would do."""
 
-from __future__ import annotations
-
 import re
+import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from nvmesim.capture.registry import READERS, read_capture
+from nvmesim.capture.text import HEAD_BYTES, Source
+from nvmesim.capture.unrecognised import what_else
 from nvmesim.errors import CaptureError
+from tests.capture.contract import DATA, refused, written
+from tests.fuzz.mutate import RUNS
 
-FILES = {
-    "fio's summary": (
-        "Run status group 0 (all jobs):\n   READ: bw=12.8GiB/s (13.7GB/s), io=768GiB (825GB)\n",
-        "a part of fio's report.*copy the whole report",
-    ),
-    "fio's banner": (
-        "a: (g=0): rw=read, bs=(R) 4096B-4096B, ioengine=sync, iodepth=1\nfio-3.38\n",
-        "ends before fio's report.*give the whole output",
-    ),
-    "fio's progress": ("Jobs: 1 (f=1): [W(1)][9.0%][w=18.4MiB/s]\n", "ends before fio's report"),
-    "a part of fio's JSON": ('      "clat_ns" : {\n        "min" : 5\n', "a part of fio's JSON"),
-    "blktrace at its end": (
-        "=== md0 ===\n  CPU  0:                  496 events,       24 KiB data\n",
-        "what blktrace says at its end.*NAME.blktrace.0",
-    ),
-    "diskstats": (
-        "   8       0 sda 1234 5 6789 10 11 12 13 14 0 15 16 0 0 0 0\n",
-        "/proc/diskstats.*iostat -x -t 1",
-    ),
-    "mpstat": (
-        "Linux 5.14.0 (n1) \t03/01/2024 \t_x86_64_\t(32 CPU)\n\n10:00:01 AM  CPU    %usr\n",
-        "without the table of devices; run sar -d",
-    ),
-    "vmstat": ("procs -----------memory----------\n r  b   swpd\n", "vmstat"),
-    "nmon": ("AAA,progname,nmon_x86_64\nAAA,command,nmon -f\n", "nmon"),
-    "dstat": ('"pcp-dstat 5.3.1 CSV Output"\n"Author:"\n', "dstat"),
-    "perfmon": (
-        '"(PDH-CSV 4.0) (UTC)(0)","\\\\S\\PhysicalDisk(0 C:)\\Disk Reads/sec"\n',
-        "Performance Monitor's log.*diskspd -L -Rxml",
-    ),
-    **{
-        line.split()[0]: (f"{line}\n", "a benchmark of bandwidth or of files .*: no requests")
-        for line in (
-            "/dev/sda:\n Timing cached reads:   20000 MB in  1.99 s",
-            "1+0 records out\n1073741824 bytes (1.1 GB, 1.0 GiB) copied, 0.8 s, 1.4 GB/s",
-            "sysbench 1.0.20 (using system LuaJIT 2.1.0)\nFile operations:",
-            "\tIozone: Performance Test of File I/O",
-            "1.97,1.97,host,1,1500000000,16G,,1000,99,+++++,+++",
-        )
-    },
-    "bitesize": (
-        "     Kbytes              : count     distribution\n  4 -> 7 : 5 |*|\n",
-        "histogram of sizes.*biolatency",
-    ),
-    "vdbench's histogram": (
-        "<title>Vdbench output/histogram.html</title><pre>\nTotal response time histogram.\n",
-        "vdbench's page of histograms.*flatfile.html",
-    ),
-    "diskspd's error": ("Can't use -t and -F at the same time!\n", "messages of a benchmark"),
-    "other columns": (
-        "name,ioengine,rw,bs,iodepth,ios,iops,mean_lat_ns\nrr1,libaio,randread,4k,1,1,2,3\n",
-        "columns are not those of points .*op,block_size,jobs,iodepth,iops",
-    ),
-    "a drive's profile": (
-        'kind = "drive"\nname = "mine"\n',
-        "is a drive profile; a scenario names it",
-    ),
-    "a Parquet table": ("PAR1\x15\x04\x15\x10", "is a Parquet table"),
-    "nvmesim's own result": (
-        '{"nvmesim": "2.6", "schema": 1, "results": {}}\n',
-        "is a result of nvmesim; give",
-    ),
-    "btt's text": (
-        "==================== All Devices ====================\n\n  ALL  MIN  AVG  MAX  N\n",
-        "is what btt made of a trace; give the trace itself",
-    ),
-    "a tracepoint's format": (
-        "name: block_rq_issue\nID: 1083\nformat:\n\tfield:dev_t dev;\n",
-        "describes a tracepoint; give the events",
-    ),
-    "a saved page": (
-        "<!DOCTYPE html>\n<html><body>randread 4k 640k IOPS</body></html>\n",
-        "is a web page; save the file itself",
-    ),
-    "fio's messages": (
-        "fio: engine libaio not loadable\nfio: failed to load engine\n",
-        "holds messages of fio and no result .*engine libaio not loadable",
-    ),
-    "a command that failed": (
-        "blktrace: /dev/nvme0n1: Permission denied\n",
-        "holds a failed command .*Permission denied",
-    ),
-}
+FILES = tomllib.loads((DATA / "unrecognised.toml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_it_says_what_the_file_is(name: str, tmp_path: Path) -> None:
-    text, expected = FILES[name]
-    path = tmp_path / "file.txt"
-    path.write_text(text)
-    with pytest.raises(CaptureError, match=expected) as caught:
-        read_capture(path)
-    assert "\n" not in str(caught.value)
+    assert re.search(FILES[name]["says"], refused(FILES[name]["text"], tmp_path))
 
 
 def test_the_list_of_formats_has_every_reader() -> None:
     text = (Path(__file__).parents[2] / "docs" / "howto" / "capture.md").read_text()
     rows = [line.split("|")[1] for line in text.split("\n") if line.startswith("| `")]
     assert sorted(re.findall(r"`([a-z-]+)`", "".join(rows))) == sorted(r.name for r in READERS)
+
+
+# Formats that are not read any more: recognised by their content, refused with what to do
+
+
+SAMPLES = {
+    "hist_clat_hist.1.log": "fio's histogram log (write_hist_log)",
+    "rr_gz_clat.1.log.fz": "fio's compressed log (log_store_compressed)",
+    "batch.csv": "esxtop -b",
+    "jobs.txt": "kubestr",
+    "kbench.md": "kbench",
+    "two_scrapes.txt": "node_exporter",
+    "v1.vscsi": "vSCSI",
+    "v2.lcs": "LCS of libCacheSim",
+    "v2.vscsi": "vSCSI",
+    "write_seq.txt": "rados bench",
+    "xperf.csv": "xperf -a dumper",
+}
+TEXTS = {
+    "nvme events of ftrace alone": " fio-543 [000] 163.339048: nvme_setup_cmd: nvme3: qid=1\n",
+    "arrivals of MQSim": "".join(f"{1000 * i} 0 {8 * i} 16 {i % 2}\n" for i in range(20)),
+}
+
+
+@pytest.mark.parametrize(("sample", "name"), SAMPLES.items())
+def test_a_retired_sample_is_refused_with_what_to_do(
+    sample: str, name: str, tmp_path: Path
+) -> None:
+    data = (DATA / "retired" / sample).read_bytes()
+    path = written(tmp_path / "capture.dat", data)
+    found = what_else(Source(path).head)
+    assert found.text.startswith(f"is of {name}, ")
+    with pytest.raises(CaptureError) as caught:
+        read_capture(path)
+    assert found.instead in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "text"), TEXTS.items())
+def test_a_retired_text_is_refused(name: str, text: str, tmp_path: Path) -> None:
+    assert f"is of {name}, which nvmesim does not read any more" in refused(text, tmp_path)
+
+
+LONGEST_S = 3.0
+"""CPU time that no reader needs to look at a head: linear patterns take milliseconds, quadratic
+ones took 5 to 90 s."""
+
+
+@pytest.mark.parametrize("before", ["", "1.1 ", "[server]\n[", "block_rq_ nvme_ "])
+@pytest.mark.parametrize("run", RUNS, ids=repr)
+def test_every_reader_looks_at_it_in_no_time(run: bytes, before: str, tmp_path: Path) -> None:
+    """A page of one thing is no capture, and told so at once: no pattern may be quadratic."""
+    page = before.encode() + run * (HEAD_BYTES // len(run))
+    head = Source(written(tmp_path / "page.txt", page)).head
+    for look in (*(reader.sniff for reader in READERS), what_else):
+        began = time.process_time()
+        look(head)
+        assert time.process_time() - began < LONGEST_S, look

@@ -1,23 +1,37 @@
 """Captures inside what another program wrote around them: read as if they stood alone."""
 
-from __future__ import annotations
-
+import base64
 import json
+import quopri
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nvmesim.capture.registry import read_capture, read_captures
+from nvmesim.capture.unwrap import MAIL, plain_mail
+from nvmesim.warning import Warning
+from tests.capture.contract import DATA, read_text
 
-DATA = Path(__file__).parent / "data"
-TEXT = DATA / "fio-text" / "randread_4k_qd32.normal.txt"
 JSON = DATA / "fio-json" / "randread_4k_qd4_nj3_group.json"
-IOSTAT = DATA / "iostat" / "text.txt"
+FILES = [
+    DATA / "fio-text" / "randread_4k_qd32.normal.txt",
+    DATA / "iostat" / "text.txt",
+    DATA / "diskspd-text" / "two_targets.txt",
+    JSON,
+]
+HEADERS = "Received: from a by b\nFrom: A <a@b.example>\nSubject: fio\nMessage-ID: <1@b.example>\n"
 
 
 def lines_with(prefix: str) -> Callable[[str], str]:
     return lambda text: "".join(f"{prefix}{line}\n" for line in text.removesuffix("\n").split("\n"))
+
+
+def encoded(name: str, encode: Callable[[bytes], bytes]) -> Callable[[str], str]:
+    head = (
+        f"{HEADERS}Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: {name}\n\n"
+    )
+    return lambda text: head + encode(text.encode()).decode()
 
 
 def docker(text: str) -> str:
@@ -32,7 +46,6 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
     "kubectl --timestamps": lines_with("2024-05-01T10:00:00.123456789Z "),
     "syslog": lines_with("Mar  5 10:00:00 host1 bench[123]: "),
     "compose": lines_with("fio_1  | "),
-    "mail": lines_with("> > "),
     "docker": docker,
     "ansible stdout": lambda text: "ok: [node1] => " + json.dumps({"rc": 0, "stdout": text}),
     "ansible lines": lambda text: (
@@ -41,18 +54,51 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
         + "\n    ]\n}\n"
     ),
 }
+MAILS: dict[str, Callable[[str], str]] = {
+    "quoted once": lines_with("> "),
+    "quoted twice": lines_with("> > "),
+    "quoted thrice": lines_with(">> > "),
+    "quoted without blanks": lines_with(">"),
+    "below an answer": lambda text: "On Monday A wrote:\n" + lines_with("> ")(text) + "\nThanks.\n",
+    "no-break spaces": lambda text: text.replace("  ", " \u00a0"),
+    "headers": lambda text: f"{HEADERS}\n{text}",
+    "quoted-printable": encoded("quoted-printable", quopri.encodestring),
+    "base64": encoded("base64", base64.encodebytes),
+    "signature": lambda text: f"{text}\n-- \nA. B.\nhttp://b.example\n",
+    "footer": lambda text: (
+        f"{text}\n{'_' * 47}\nLinux-nvme mailing list\nLinux-nvme@lists.example\n"
+    ),
+}
 
 
-@pytest.mark.parametrize("path", [TEXT, JSON, IOSTAT], ids=lambda path: path.parent.name)
-@pytest.mark.parametrize("name", WRAPPERS)
+INSIDE = [(name, path) for name in {**WRAPPERS, **MAILS} for path in FILES]
+INSIDE.remove(("no-break spaces", JSON))  # in JSON they are no blanks
+
+
+@pytest.mark.parametrize(("name", "path"), INSIDE)
 def test_what_is_inside_is_read(name: str, path: Path, tmp_path: Path) -> None:
     wrapped = tmp_path / path.name
-    wrapped.write_text(WRAPPERS[name](path.read_text()), encoding="utf-8")
+    wrapped.write_text({**WRAPPERS, **MAILS}[name](path.read_text()), encoding="utf-8")
     plain, inside = read_capture(path), read_capture(wrapped)
     assert inside.format == plain.format
     assert inside.measurements == plain.measurements
     assert inside.file == wrapped
     assert read_captures(wrapped).files[0].measurements == plain.measurements
+    if name in MAILS and path != JSON:
+        assert [w.code for w in inside.warnings if isinstance(w, Warning)].count(MAIL) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\u00a0234 | 5\u00a0678\n",  # thousands of a French table
+        "  IO depths    : 1=0.1%, 32=0.0%,\n>=64=99.9%\n",
+        '{"a": "> b"}\n',
+        "a > b\n> c\n",
+    ],
+)
+def test_what_no_mail_program_did_stays(text: str) -> None:
+    assert plain_mail(text) == (text, None)
 
 
 def test_nested_json_is_read(tmp_path: Path) -> None:
@@ -77,8 +123,7 @@ def test_nested_json_is_read(tmp_path: Path) -> None:
 )
 def test_reports_of_fio_that_were_formatted(wrap: Callable[[str], str], tmp_path: Path) -> None:
     """Also the banner, whose lines say depth and engine, must be found."""
-    path = tmp_path / "report.txt"
-    path.write_text(wrap(TEXT.read_text()), encoding="utf-8")
-    plain, inside = read_capture(TEXT), read_capture(path)
+    inside = read_text(wrap(FILES[0].read_text()), tmp_path)
+    plain = read_capture(FILES[0])
     assert inside.version == plain.version
     assert inside.measurements == plain.measurements

@@ -1,7 +1,5 @@
 """What a calibration leaves in a profile: written, read again, and put in place."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

@@ -1,7 +1,5 @@
 """Catalog entries of today are what their script makes of the table of sourced facts."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from types import ModuleType

@@ -1,6 +1,7 @@
 """Help, version, `trace`, `catalog`, and what every command has in common."""
 
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -11,31 +12,7 @@ from nvmesim.catalog.load import MODELS
 from nvmesim.cli.main import nvmesim as group
 from nvmesim.cli.main import run_command
 
-FIO = {
-    "fio version": "fio-3.35",
-    "jobs": [
-        {
-            "jobname": "qd4",
-            "error": 0,
-            "job options": {"rw": "randread", "bs": "4k", "iodepth": "4", "ioengine": "libaio"},
-            "read": {
-                "total_ios": 200000,
-                "io_bytes": 819200000,
-                "bw_bytes": 81920000,
-                "iops": 20000.0,
-                "runtime": 10000,
-                "lat_ns": {"min": 50000, "max": 900000, "mean": 80000.0, "stddev": 9000.0},
-                "clat_ns": {
-                    "min": 49000, "max": 899000, "mean": 78000.0, "stddev": 9000.0,
-                    "N": 200000,
-                    "percentile": {"50.000000": 76000, "99.000000": 130000, "99.900000": 200000},
-                },
-            },
-            "usr_cpu": 5.0,
-            "sys_cpu": 15.0,
-        }
-    ],
-}  # fmt: skip
+FIO = json.loads((Path(__file__).parent / "data" / "qd4.json").read_text("utf-8"))
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A file of the wrong kind is told what it is and what to do with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -22,16 +20,16 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return text
 
 
-def test_run_tells_a_capture_from_a_scenario(capsys) -> None:
-    text = said(capsys, "run", str(GOOD))
-    assert "is a capture (fio-json), no scenario; fit a drive to it with 'nvmesim calibrate" in text
-
-
-def test_run_tells_a_profile_from_a_scenario(capsys) -> None:
-    assert "is a drive profile, no scenario; a scenario names it" in said(
-        capsys, "run", str(PROFILE)
-    )
-    assert "is a drive of the catalog, no scenario file" in said(capsys, "run", "sata-ssd")
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (GOOD, "is a capture (fio-json), no scenario; fit a drive to it with 'nvmesim calibrate"),
+        (PROFILE, "is a drive profile, no scenario; a scenario names it"),
+        ("sata-ssd", "is a drive of the catalog, no scenario file"),
+    ],
+)
+def test_run_tells_what_it_was_given(capsys, given: object, what: str) -> None:
+    assert what in said(capsys, "run", str(given))
 
 
 @pytest.mark.parametrize(("text", "what"), [(JOB, "fio job file"), (GOAL, "is a goal")])

@@ -1,7 +1,5 @@
 """Option combinations, terminals and files that are odd: each has its answer or its one line."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -16,16 +14,12 @@ import pytest
 
 from nvmesim.cli import output
 from nvmesim.cli.main import run_command
-from nvmesim.cli.output import check_writable, to_text
-from nvmesim.errors import InputError
+from nvmesim.cli.output import to_text
 from nvmesim.files import written
 from tests.cli.test_commands import FIO
 
 DATA = Path(__file__).parents[1] / "capture" / "data"
 PUBLISHED = Path(__file__).parents[2] / "calibration" / "published"
-
-
-# -- what is said while something runs ------------------------------------------------------------
 
 
 def test_progress_on_a_terminal(capfd, monkeypatch):
@@ -78,22 +72,9 @@ def test_ctrl_c_is_noted_on_the_main_thread_only():
     assert inside == [False]
 
 
-# -- what is written ------------------------------------------------------------------------------
-
-
 def test_json_of_numbers_that_are_not_pythons():
     value = {"n": np.int64(3), "x": np.float64("inf"), "list": (np.float32(0.5),), "p": Path("a")}
     assert json.loads(to_text(value)) == {"n": 3, "x": None, "list": [0.5], "p": "a"}
-
-
-def test_where_nothing_can_be_written(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="is a folder; name a file"):
-        check_writable(None, tmp_path)
-    with pytest.raises(InputError, match="there is no folder"):
-        check_writable(tmp_path / "a" / "b")
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(InputError, match="cannot be written"):
-        check_writable(tmp_path / "b")
 
 
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
@@ -107,9 +88,6 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     reader.join()
     assert read == [b"all of it"]
     assert pipe.is_fifo()
-
-
-# -- trace ----------------------------------------------------------------------------------------
 
 
 def test_trace_of_a_folder_says_what_it_could_not_read(nvmesim, tmp_path):
@@ -160,32 +138,6 @@ def test_skipped_lines_are_in_the_headline(nvmesim, tmp_path):
     assert "1 skipped" in nvmesim("trace", tmp_path / "t.txt").out
 
 
-# -- calibrate ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--stack"], "--stack needs --cpu"),
-        (["--stack", "--cpu", "2 GHz", "--captured-on", "linux-io_uring"], "--captured-on is for"),
-        (["--cpu", "2 GHz"], "--cpu is for --stack"),
-        (["--link", "pcie4 x4"], "--link is for --stack"),
-        (["--empirical", "--captured-on", "linux-io_uring"], "leave out --captured-on"),
-        (["--empirical", "--stack", "--cpu", "2 GHz"], "leave out --empirical or --stack"),
-        (["--empirical", "--hold-out", "QD=4"], "none is predicted: no --hold-out"),
-        (["--hold-out", "QD"], "write QD=16"),
-        (["--stack", "--cpu", "fast"], "fast"),
-    ],
-)
-def test_options_that_do_not_go_together(nvmesim, tmp_path, options, words):
-    (tmp_path / "a.json").write_text(json.dumps(FIO))
-    said = nvmesim("calibrate", tmp_path / "a.json", *options, "-o", tmp_path / "out.toml")
-    assert said.code == 2
-    assert words in said.err
-    assert said.err.count("\n") == 1
-    assert not (tmp_path / "out.toml").exists()
-
-
 TRACE = DATA / "blkparse" / "rr_qd4_opt_t.txt.gz"
 
 
@@ -207,8 +159,6 @@ def test_one_capture_is_drawn_from(nvmesim, tmp_path):
     assert said.code == 2
     assert "2 captures; name the one whose latencies are drawn" in said.err
 
-
-# -- describe, validate, lab, sweep ---------------------------------------------------------------
 
 LSCPU = Path(__file__).parents[1] / "describe" / "data" / "lscpu.txt"
 

@@ -87,11 +87,3 @@ def test_long_work_off_a_terminal_says_where_it_is(monkeypatch, capfd):
     said = capfd.readouterr().err.splitlines()
     assert "nvmesim: calibrating: reads at 4 KiB" in said
     assert "nvmesim: set one (50 %)" in said
-
-
-def test_short_work_off_a_terminal_says_nothing(capfd):
-    with output.steps("calibrating") as tell:
-        tell("reads")
-    with output.progress_bar() as report:
-        assert report is None
-    assert capfd.readouterr().err == ""

@@ -1,7 +1,5 @@
 """Dumps of servers that the samples do not show, in the form that the tools print."""
 
-from __future__ import annotations
-
 import json
 
 XEON = """Architecture:        x86_64

@@ -1,7 +1,5 @@
 """What `nvmesim describe` makes of real and of made-up dumps."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -236,18 +234,17 @@ def test_unknown_cpu_has_the_lanes_that_its_drives_prove(described: Describe) ->
 )
 def test_arrays_of_a_real_md(described: Describe, dump: str, expected: dict[str, Any]) -> None:
     tables, _ = described(dump)
-    found = {key: tables["volume"].get(key) for key in expected}
-    assert found == expected
-
-
-def test_two_arrays_are_two_volumes(described: Describe) -> None:
-    tables, _ = described("mdstat_raid0_raid1.txt")
-    assert [volume["raid"] for volume in tables["volume"]] == ["raid0", "raid1"]
+    assert {key: tables["volume"].get(key) for key in expected} == expected
 
 
 def test_mdstat_says_that_roles_are_supposed(described: Describe) -> None:
     _, text = described("mdstat_raid5_clean.txt")
     assert "/proc/mdstat does not say the roles" in text
+
+
+def test_two_arrays_are_two_volumes(described: Describe) -> None:
+    tables, _ = described("mdstat_raid0_raid1.txt")
+    assert [volume["raid"] for volume in tables["volume"]] == ["raid0", "raid1"]
 
 
 def test_names_from_a_dump_cannot_leave_their_line(described: Describe) -> None:

@@ -3,8 +3,6 @@
 What is read, what is supposed, what is refused in one line.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import tomllib
@@ -18,8 +16,20 @@ from tests.describe import dumps_of_servers as made
 
 DATA = Path(__file__).parent / "data"
 LSTOPO = made.lstopo([made.lstopo_drive("nvme0n1", "0000:01:00.0", "X")])
+MDSTAT = """Personalities : [raid5]
+md0 : active raid5 nvme2n1[2] nvme1n1[1] nvme0n1[0]
+      1000 blocks super 1.2 level 5, 64k chunk, algorithm 2 [3/3] [UUU]
+
+md1 : inactive nvme3n1[0](S)
+      1000 blocks
+
+unused devices: <none>
+"""
+DETAIL = (DATA / "mdadm_detail_raid5_clean.txt").read_text()
+NVME = made.nvme("01:00.0")
 NINES = "9" * 5000
 """Python converts no number of more than 4,300 digits."""
+TOO_LONG = "holds a number that cannot be read"
 
 
 def text_of(tmp_path: Path, *dumps: str) -> str:
@@ -29,6 +39,10 @@ def text_of(tmp_path: Path, *dumps: str) -> str:
         file.write_text(dump, encoding="utf-8")
         files.append(file)
     return describe(files)
+
+
+def tables_of(tmp_path: Path, *dumps: str) -> dict:
+    return tomllib.loads(text_of(tmp_path, *dumps))
 
 
 def said_of(tmp_path: Path, *dumps: str) -> str:
@@ -43,53 +57,10 @@ def refusal(tmp_path: Path, *dumps: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "dump",
-    [
-        f'{{"Devices": {NINES}}}',
-        made.nvme("01:00.0").replace("x4", f"x{NINES}"),
-        made.nvme("01:00.0").replace("NUMA node: 0", f"NUMA node: {NINES}"),
-        "Personalities : [raid5]\n"
-        f"md0 : active raid5 a[{NINES}] b[1]\n      8 blocks\n\nunused devices: <none>\n",
-    ],
-)
-def test_numbers_that_python_does_not_convert(tmp_path: Path, dump: str) -> None:
-    assert "holds a number that cannot be read" in refusal(tmp_path, dump)
-
-
 @pytest.mark.parametrize("name", ["²", f"nvme{NINES}n1"])
 def test_names_of_odd_digits_are_sorted(tmp_path: Path, name: str) -> None:
-    drives = [(name, "X", 10**12), ("nvme2n1", "X", 10**12)]
-    tables = tomllib.loads(text_of(tmp_path, made.nvme_list(drives)))
-    assert sum(drive["count"] for drive in tables["drives"]) == 2
-
-
-MDSTAT = """Personalities : [raid5]
-md0 : active raid5 nvme2n1[2] nvme1n1[1] nvme0n1[0]
-      1000 blocks super 1.2 level 5, 64k chunk, algorithm 2 [3/3] [UUU]
-
-md1 : inactive nvme3n1[0](S)
-      1000 blocks
-
-unused devices: <none>
-"""
-
-
-def test_arrays_that_do_not_run_are_left_out(tmp_path: Path) -> None:
-    assert "md1 is inactive and left out" in said_of(tmp_path, MDSTAT)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "found"),
-    [
-        ("unused devices: <none>", "", "is cut: the line 'unused devices' is missing"),
-        (" : active raid5", " : moving raid5", "has the line 'md0 : moving raid5"),
-        ("      1000 blocks super", "", "is cut: md0 has no members or no size"),
-        ("nvme0n1[0]", "md9[0]", "has md9 as a member; arrays of arrays are not modelled"),
-    ],
-)
-def test_mdstat_that_cannot_be(tmp_path: Path, old: str, new: str, found: str) -> None:
-    assert found in refusal(tmp_path, MDSTAT.replace(old, new))
+    listed = made.nvme_list([(name, "X", 10**12), ("nvme2n1", "X", 10**12)])
+    assert sum(drive["count"] for drive in tables_of(tmp_path, listed)["drives"]) == 2
 
 
 def test_raid10_of_mdstat_has_its_copies(tmp_path: Path) -> None:
@@ -99,41 +70,17 @@ def test_raid10_of_mdstat_has_its_copies(tmp_path: Path) -> None:
     assert tomllib.loads(text_of(tmp_path, far))["volume"]["layout"] == "far2"
 
 
-DETAIL = (DATA / "mdadm_detail_raid5_clean.txt").read_text()
-
-
-def test_detail_that_cannot_be(tmp_path: Path) -> None:
-    assert "Raid Devices is '0'" in refusal(
-        tmp_path, DETAIL.replace("Raid Devices : 4", "Raid Devices : 0")
-    )
-    assert "has no level or no number of devices" in refusal(
-        tmp_path, DETAIL.replace("Raid Level", "Raid Lev")
-    )
-
-
-def test_sata_members(tmp_path: Path) -> None:
-    sata = MDSTAT.replace("nvme", "sd").replace("n1[", "[")
-    said = said_of(tmp_path, sata)
-    assert "sd0 is taken to be a SATA drive" in said
-
-
 def test_numbers_and_nodes_of_lscpu_as_json(tmp_path: Path) -> None:
     entries = [
         {"field": line.split(":")[0] + ":", "data": line.split(":", 1)[1].strip()}
         for line in made.XEON.strip().split("\n")
     ]
     nested = [entries[0] | {"children": entries[1:3]}, "a word", *entries[3:]]
-    drive = made.nvme("01:00.0")
-    assert text_of(tmp_path, json.dumps({"lscpu": nested}), drive).replace("-J", "") == text_of(
-        tmp_path, json.dumps({"lscpu": entries}), drive
-    ).replace("-J", "")
-    clusters = made.XEON.replace("Socket(s):           2", "Core(s) per cluster: 4")
-    assert "describes clusters, not sockets" in refusal(tmp_path, clusters)
-
-
-def test_nvme_lists_that_are_none(tmp_path: Path) -> None:
-    assert "has no list of devices" in refusal(tmp_path, '{"Devices": {"a": 1}}')
-    assert "names no CPU, drive" in refusal(tmp_path, '{"Devices": [1, {"a": 2}]}')
+    one, other = (
+        text_of(tmp_path, json.dumps({"lscpu": found}), NVME).replace("-J", "")
+        for found in (nested, entries)
+    )
+    assert one == other
 
 
 def test_namespaces_beside_their_controllers(tmp_path: Path) -> None:
@@ -145,42 +92,29 @@ def test_namespaces_beside_their_controllers(tmp_path: Path) -> None:
     assert tables["drives"][0]["count"] == 1
 
 
-def test_more_controllers_than_drives(tmp_path: Path) -> None:
-    lspci = made.nvme("01:00.0") + made.nvme("02:00.0")
-    said = said_of(tmp_path, lspci, made.nvme_list([("nvme0n1", "X", 10**12)]))
-    assert "1 NVMe controllers have no drive in the list and are left out" in said
-
-
-def test_a_catalog_cpu_that_was_changed(tmp_path: Path) -> None:
-    smaller = made.XEON.replace("socket:  16", "socket:  12")
-    said = said_of(tmp_path, smaller, made.nvme("01:00.0"))
-    assert "xeon-gold-6130 as seen, not as sold: cores 12" in said
-    wide = "".join(made.nvme(f"{n:02x}:00.0") for n in range(16, 36))
-    assert "lanes 80" in said_of(tmp_path, made.XEON, wide)
-
-
 def test_an_unknown_cpu_of_amd(tmp_path: Path) -> None:
     unknown = made.XEON.replace("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz", "AMD EPYC 1A2B")
-    cpu = tomllib.loads(text_of(tmp_path, unknown, made.nvme("01:00.0")))["server"]["sockets"][0][
-        "cpu"
-    ]
+    (cpu, *_) = (s["cpu"] for s in tables_of(tmp_path, unknown, NVME)["server"]["sockets"])
     assert (cpu["interconnect"], cpu["ghz"]) == ("xgmi", 2.5)
 
 
-def test_a_guest_says_so(tmp_path: Path) -> None:
-    guest = made.XEON + "Hypervisor vendor:   KVM\n"
-    assert "lscpu ran in a guest" in said_of(tmp_path, guest, made.nvme("01:00.0"))
-
-
-def test_lstopo_without_what_it_needs(tmp_path: Path) -> None:
-    drive = made.lstopo_drive("nvme0n1", "0000:01:00.0", "X")
-    whole = made.lstopo([drive])
-    assert "has a Package without PUs" in refusal(tmp_path, whole.replace('"PU"', '"Pu"'))
-    assert "has no Package" in refusal(tmp_path, whole.replace('"Package"', '"Pack"'))
-    nameless = whole.replace("CPUModel", "Model")
-    assert "unknown CPU" in said_of(tmp_path, nameless)
-    other = whole.replace("0108 [144d", "0200 [144d")  # a network card beside
-    assert "no dump names one" in said_of(tmp_path, other)
+@pytest.mark.parametrize(
+    ("dumps", "said"),
+    [
+        ([MDSTAT], "md1 is inactive and left out"),
+        ([MDSTAT.replace("nvme", "sd").replace("n1[", "[")], "sd0 is taken to be a SATA drive"),
+        ([NVME + made.nvme("02:00.0"), made.nvme_list([("nvme0n1", "X", 10**12)])],
+         "1 NVMe controllers have no drive in the list and are left out"),
+        ([made.XEON + "Hypervisor vendor:   KVM\n", NVME], "lscpu ran in a guest"),
+        ([made.XEON.replace("socket:  16", "socket:  12"), NVME],
+         "xeon-gold-6130 as seen, not as sold: cores 12"),
+        ([made.XEON, "".join(made.nvme(f"{n:02x}:00.0") for n in range(16, 36))], "lanes 80"),
+        ([LSTOPO.replace("CPUModel", "Model")], "unknown CPU"),
+        ([LSTOPO.replace("0108 [144d", "0200 [144d")], "no dump names one"),  # a network card
+    ],
+)  # fmt: skip
+def test_what_is_supposed_is_said(tmp_path: Path, dumps: list[str], said: str) -> None:
+    assert said in said_of(tmp_path, *dumps)
 
 
 def test_sata_disks_on_the_chipset(tmp_path: Path) -> None:
@@ -203,7 +137,7 @@ def test_links_between_epycs_take_lanes_of_their_own(tmp_path: Path) -> None:
     epyc = made.XEON.replace("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz", "AMD EPYC 7763 64-Core")
     epyc = epyc.replace("socket:  16", "socket:  64")
     drives = "".join(made.nvme(f"{n:02x}:00.0") for n in range(16, 36))
-    cpu = tomllib.loads(text_of(tmp_path, epyc, drives))["server"]["sockets"][0]["cpu"]
+    (cpu, *_) = (s["cpu"] for s in tables_of(tmp_path, epyc, drives)["server"]["sockets"])
     assert cpu == {"extends": "epyc-7763", "lanes": 144}
 
 
@@ -235,30 +169,40 @@ def test_other_tools_are_named(sample: str, said: str) -> None:
         ("Architecture\u00a0:   x86_64\nSocket(s)\u00a0:   2\n", "not in English"),
         (made.XEON.split("Socket")[0], "sockets, cores or threads per core are missing"),
         (made.XEON.replace("Socket(s):           2", "Socket(s):           -"), "not a number"),
-        (made.nvme("01:00.0").split("\t\tLnkSta")[0], "has no link status"),
+        (made.XEON.replace("Socket(s):           2", "Core(s) per cluster: 4"),
+         "describes clusters, not sockets"),
+        (NVME.split("\t\tLnkSta")[0], "has no link status"),
+        (NVME.replace("x4", f"x{NINES}"), TOO_LONG),
+        (NVME.replace("NUMA node: 0", f"NUMA node: {NINES}"), TOO_LONG),
+        (f'{{"Devices": {NINES}}}', TOO_LONG),
         ('{"Devices": [', "cut or broken JSON"),
         ('{"Devices": []}', "names no CPU, drive or array"),
+        ('{"Devices": [1, {"a": 2}]}', "names no CPU, drive"),
+        ('{"Devices": {"a": 1}}', "has no list of devices"),
         ('{"Device": 1, "FriendlyName": 2, "MediaType": "SSD"}', "a list of disks from Windows"),
         ('{"Devices": ' + "[" * 9_000, "cut or broken JSON"),
         (LSTOPO[:900], "cut or broken XML"),
         (LSTOPO.replace('"hwloc2.dtd">', '"x" [<!ENTITY a "b">]>'), "declares entities"),
         (LSTOPO.replace("<topology", "<object>" * 100 + "<topology", 1), "nested too deeply"),
+        (LSTOPO.replace('"PU"', '"Pu"'), "has a Package without PUs"),
+        (LSTOPO.replace('"Package"', '"Pack"'), "has no Package"),
         ("Personalities : [raid5]\nmd0 : active raid5 a[0]\n", "is cut"),
         ("Personalities : [raid5]\nunused devices: <none>\n", "names no CPU, drive or array"),
-        (
-            "Personalities : [linear]\nmd0 : active linear sda[0]\n      8 blocks\n\n"
-            "unused devices: <none>\n",
-            "does not model",
-        ),
+        (MDSTAT.replace("raid5 nvme2", "linear nvme2"), "does not model"),
+        (MDSTAT.replace("[2]", f"[{NINES}]"), TOO_LONG),
+        (MDSTAT.replace("unused devices: <none>", ""),
+         "is cut: the line 'unused devices' is missing"),
+        (MDSTAT.replace(" : active raid5", " : moving raid5"), "has the line 'md0 : moving raid5"),
+        (MDSTAT.replace("      1000 blocks super", ""), "is cut: md0 has no members or no size"),
+        (MDSTAT.replace("nvme0n1[0]", "md9[0]"),
+         "has md9 as a member; arrays of arrays are not modelled"),
+        (DETAIL.replace("Raid Devices : 4", "Raid Devices : 0"), "Raid Devices is '0'"),
+        (DETAIL.replace("Raid Level", "Raid Lev"), "has no level or no number of devices"),
+        (DETAIL[: DETAIL.rindex("       4")], "lists 3 of 4 devices"),
     ],
-)
+)  # fmt: skip
 def test_bad_dumps_are_said_in_one_line(tmp_path: Path, dump: str, said: str) -> None:
     assert said in refusal(tmp_path, dump)
-
-
-def test_cut_array_is_refused(tmp_path: Path) -> None:
-    whole = (DATA / "mdadm_detail_raid5_clean.txt").read_text()
-    assert "lists 3 of 4 devices" in refusal(tmp_path, whole[: whole.rindex("       4")])
 
 
 def test_dumps_of_different_servers_are_refused(tmp_path: Path) -> None:

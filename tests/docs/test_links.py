@@ -1,7 +1,5 @@
 """Every link in the project's own text leads somewhere: file, and heading in it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the documentation shows works: files are written, commands and Python run, in order."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -17,6 +15,7 @@ import pytest
 from nvmesim.cli.main import run_command
 from nvmesim.raid.levels import LEVELS
 from nvmesim.raid.planner.plan import PLANNERS
+from nvmesim.show.report import GLOSSARY
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "start.md", *sorted((DOCS / "howto").glob("*.md"))]
@@ -111,3 +110,9 @@ def test_extensions_are_short():
         found = [b for b in blocks(DOCS / "howto" / f"{page}.md") if b.file == file]
         assert all(len(b.text.splitlines()) < MOST_LINES for b in found), page
         assert found, page
+
+
+def test_the_glossary_is_that_of_the_reports():
+    text = (DOCS / "howto" / "report.md").read_text("utf-8")
+    for word, meaning in GLOSSARY.items():
+        assert f"{word}\n: {meaning[0].upper()}{meaning[1:]}.\n" in text

@@ -1,7 +1,5 @@
 """The reference says all there is: keys, names, and the site builds without a warning."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """Networks in a few lines, for the tests of the engines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Valid networks with one number changed: rejected by `Network.check`, or safe to run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields, replace
 

@@ -4,8 +4,6 @@ A network is a function of the numbers that a `Roll` gives: NumPy's for bulk, Hy
 failure shrinks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

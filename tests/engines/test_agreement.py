@@ -1,7 +1,5 @@
 """The models of the benchmarks give the same latencies however they are written."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import c_program, engines, plain_simpy

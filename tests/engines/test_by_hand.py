@@ -1,7 +1,5 @@
 """What waits and when it ends, by hand: rounds, batches, sleepers, buckets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -41,8 +39,6 @@ def ends(engine: Engines, net: Network, n: int = 9) -> tuple[list[int], Ints]:
     records = run.records()
     return records[records[:, 0].argsort(), 6].tolist(), batch.stations[0]
 
-
-# -- rounds -------------------------------------------------------------------------------------
 
 FOUR = [0, 5, 20, 55]
 
@@ -96,9 +92,6 @@ def test_a_closed_loop_settles_in_full_rounds(engine: Engines, users: int) -> No
     assert batch.end_ps - batch.start_ps == 40 * (BASE + EACH * users)
 
 
-# -- dies that begin with a backlog -------------------------------------------------------------
-
-
 def writes(backlogs: list[int], slots: int) -> Network:
     """Writes of 1 into a buffer of *slots*, behind it two dies with programs of 100."""
     net = b.NetworkBuilder()
@@ -117,9 +110,6 @@ def test_a_full_buffer_at_the_start(engine: Engines) -> None:
     batch = full.advance(400, HORIZON_PS)
     assert batch.end_ps - batch.start_ps >= 200 * 100
     assert batch.stations[0, Acc.SERVICE] > 5.9 * (batch.end_ps - batch.start_ps)
-
-
-# -- threads that work in batches ---------------------------------------------------------------
 
 
 @both_engines
@@ -179,9 +169,6 @@ def test_an_interrupt_lasts_longer_for_each_that_it_serves(
     assert [end - start - 1 for end, start in zip(found, at, strict=True)] == charged
 
 
-# -- a server that sleeps -----------------------------------------------------------------------
-
-
 @both_engines
 @pytest.mark.parametrize(
     ("at", "half", "expected"),
@@ -201,9 +188,6 @@ def test_only_who_finds_it_asleep_wakes_it(
     # a wake-up is service, and no work: one that is kept busy has none
     assert acc[Acc.WORK] == len(at) * EACH
     assert acc[Acc.WAIT] + acc[Acc.SERVICE] == sum(found) - sum(at)
-
-
-# -- token buckets ------------------------------------------------------------------------------
 
 
 @both_engines
@@ -226,9 +210,6 @@ def test_a_token_bucket(engine: Engines, at: list[int], saved: int, expected: li
     assert acc[Acc.VISITS] == len(at)
     assert acc[Acc.SERVICE] == acc[Acc.WORK] == EACH * len(at)
     assert acc[Acc.WAIT] == sum(found) - sum(at) - len(at)
-
-
-# -- what is refused ----------------------------------------------------------------------------
 
 
 def two_sleepers() -> Network:

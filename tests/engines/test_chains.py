@@ -1,7 +1,5 @@
 """Chained visits: the same completions as with an event at each, and only where that is so."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

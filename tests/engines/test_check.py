@@ -1,7 +1,5 @@
 """`Network.check` rejects what the kernel would read out of bounds."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Beyond completion times: growing, recording, timelines, a user's own stations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

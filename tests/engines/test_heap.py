@@ -1,7 +1,5 @@
 """The kernel's heaps and its wheel against a sorted list."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

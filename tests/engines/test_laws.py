@@ -1,7 +1,5 @@
 """Laws that hold on every run, in exact integers."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Memory depends on what is outstanding, not on how many requests are simulated."""
 
-from __future__ import annotations
-
 import pytest
 
 from nvmesim.network.network import Network

@@ -1,7 +1,5 @@
 """The suite's claims hold with bounds checking, and with the JIT off (where NumPy sees a wrap)."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Token buckets and bursts against what theory says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Commands as processes of their own: they are killed, starved and interrupted."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

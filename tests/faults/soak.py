@@ -8,8 +8,6 @@ is resident afterwards is printed, of this process and of its children; after th
 must not grow.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -5,8 +5,6 @@ ends without meeting it. Operations are what Python's own audit events name: fil
 to be written, folders that are made, renames. (Full while a file is written: `test_places`.)
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """kill -9 at any moment: files are whole or not there, and what was there before stays."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import time

@@ -1,8 +1,6 @@
 """Small files that ask for all of a machine: refused in one line that says the limit and the key,
 or answered at once. Nothing of their size is made first."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -186,9 +184,6 @@ def test_a_table_of_points_without_end(tmp_path, refused):
     assert "has more than 10,000 points" in refused("calibrate", file)
 
 
-# An overload ------------------------------------------------------------------------------------
-
-
 def offered(rate: str, **load: object) -> ns.Scenario:
     tables = {
         "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
@@ -244,9 +239,6 @@ def test_room_is_refused_before_it_is_taken(monkeypatch):
     monkeypatch.setenv(limits.VARIABLE, "1000")
     with pytest.raises(LimitError, match="--max-memory"):
         CompiledEngine(network)
-
-
-# Time -------------------------------------------------------------------------------------------
 
 
 def test_max_time_keeps_what_was_finished(files, capsys):

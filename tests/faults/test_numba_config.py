@@ -1,7 +1,5 @@
 """A file of Numba's settings in the current folder is not read, whatever it holds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What was there before a file is written: its mode, its owner, links, and names that are taken."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from pathlib import Path

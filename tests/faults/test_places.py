@@ -1,7 +1,5 @@
 """Disks that are full, folders that cannot be written, files that vanish, memory that ends."""
 
-from __future__ import annotations
-
 import resource
 import signal
 import time

@@ -5,8 +5,6 @@ compile the engine, whose code is at hand. What is planted leaves a mark, and en
 it runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -345,9 +343,6 @@ def test_a_pipe_in_place_of_the_file(case: Case) -> None:
     done = case.run({"XDG_CACHE_HOME": str(home)})
     case.assert_unharmed(done, "is not a regular file")
     assert (inner / case.name).is_file()
-
-
-# -- caches are never needed -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "HOME"])

@@ -1,7 +1,5 @@
 """Modules that lie in the current folder under the names of those that commands start."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Which folders count as this user's alone: modes, groups, links, and who made them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

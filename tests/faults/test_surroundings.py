@@ -1,10 +1,7 @@
 """What programs do around the API: threads, event loops, jumping clocks, two writers on a file."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -53,24 +50,10 @@ def test_a_sweep_does_not_care_about_the_clock(step, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["out.parquet"]
 
 
-def test_two_writers_leave_one_whole_file(tmp_path):
-    scenario = tmp_path / "server.toml"
-    scenario.write_text(
-        '[server]\n[[server.sockets]]\ncpu = "xeon-gold-6130"\n[[drives]]\n'
-        'profile = "intel-p4610-1.6tb"\n[[workload]]\nthreads = 1\noutstanding = 4\n'
-        "[run]\nrequests = 4000\n"
-    )
+def test_two_writers_leave_one_whole_file(files, tmp_path):
     page = tmp_path / "page.html"
-    codes = []
-    threads = [
-        threading.Thread(target=lambda: codes.append(
-            run_command(["run", str(scenario), "--report", str(page)])))
-        for _ in range(3)
-    ]  # fmt: skip
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert codes == [0, 0, 0]
+    command = ["run", str(files["scenario"]), "--report", str(page)]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(run_command, [command] * 3)) == [0, 0, 0]
     assert page.read_text("utf-8").rstrip().endswith("</html>")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["page.html", "server.toml"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["page.html", "points.csv", "two.toml"]

@@ -4,8 +4,6 @@ Counts add up over runs in ``build/fuzz/counts.json``; an input that falls is ke
 ``build/fuzz/found``. With atheris installed ``--atheris TARGET`` lets coverage guide the cases.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import hashlib

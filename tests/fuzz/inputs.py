@@ -1,7 +1,5 @@
 """What else is fuzzed: dumps of servers, catalog profiles, goals, and what follows ``--set``."""
 
-from __future__ import annotations
-
 import tempfile
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A capture in memory: what a fuzzer can read a thousand times a second without a disk."""
 
-from __future__ import annotations
-
 import io
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mutations of a good file: bytes, numbers, lines, fields, and pieces of other files."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What is fuzzed: every reader, and the readers of scenarios, job files and `inputs`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What once fell stays mended: every file of ``tests/corpus`` is read or refused in one line."""
 
-from __future__ import annotations
-
 import random
 import time
 

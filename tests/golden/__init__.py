@@ -8,8 +8,6 @@ an engine can be told apart) and the result. When a change of results is meant: 
 at the difference, and say why in the changelog.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """``python -m tests.golden``: write the golden files anew."""
 
-from __future__ import annotations
-
 from tests.golden import HERE, texts
 
 

@@ -1,7 +1,5 @@
 """The golden files: see the package's docstring."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engines.test_modes import run_python

@@ -1,7 +1,5 @@
 """What md costs: rows of one thread or of workers, locks that spin, threads that share an array."""
 
-from __future__ import annotations
-
 import pytest
 
 from nvmesim.catalog.load import get, known_kernel, with_kernel, with_level
@@ -43,9 +41,6 @@ def run(*args, reliefs=False, **more):
 def row_us(members):
     rows = get("raid-engine", "linux-md").rows
     return (rows.base.value + rows.per_member.value * members) / GHZ / 1e3
-
-
-# -- rows ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kib", [4, 8, 16])
@@ -128,9 +123,6 @@ def test_a_degraded_read_costs_rows():
     assert found.total.iops.value == pytest.approx(6 * 1e6 / (row_us(6) / 2), rel=0.05)
 
 
-# -- commands -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("raid", "load", "further"),
     [
@@ -148,9 +140,6 @@ def test_each_further_command_of_a_request_costs_its_thread(raid, load, further)
 
     more = latency_us(9000) - latency_us(0)
     assert more == pytest.approx(further * 9000 / GHZ / 1e3, abs=0.05)
-
-
-# -- locks --------------------------------------------------------------------------------------
 
 
 def test_waiting_for_a_lock_burns_the_waiters_cpu():
@@ -182,9 +171,6 @@ def test_mirrors_wake_nobody_since_6_5():
     )
     assert before.total.iops.value == pytest.approx(1e6 / 2.05, rel=0.02)
     assert after.total.iops.value > 2 * before.total.iops.value
-
-
-# -- threads that share -------------------------------------------------------------------------
 
 
 def test_threads_that_share_a_drive_slow_each_other():
@@ -219,9 +205,6 @@ def test_a_raid0_of_one_member_costs_what_md_costs():
     reads = {"threads": 1, "outstanding": 64, "read": 1.0}
     found = run({"raid": "raid0"}, reads, drives=1)
     assert found.total.iops.value == pytest.approx(1e9 * GHZ / (3000 + 1000 + 500), rel=0.02)
-
-
-# -- kernels ------------------------------------------------------------------------------------
 
 
 def test_kernels_between_two_are_the_older():
@@ -263,9 +246,6 @@ def test_old_names_stay():
         known_kernel("3.0", ("4.18",))
 
 
-# -- a rebuild alone ----------------------------------------------------------------------------
-
-
 def rebuild(volume, **more):
     return run({"sync_speed_max": "20 GB/s", "rebuild": True, **volume}, {}, **more)
 
@@ -303,9 +283,6 @@ def test_nothing_to_rebuild_is_refused():
         scenario_from_dict(tables({"raid": "raid5", "rebuild": True}, {}))
     with pytest.raises(ScenarioError, match="workload is missing"):
         scenario_from_dict(tables({"raid": "raid5"}, {}))
-
-
-# -- drives -------------------------------------------------------------------------------------
 
 
 def test_reads_of_an_empty_drive_ask_no_die():

@@ -1,9 +1,17 @@
-"""Tables of services that now and then are held up."""
+"""Tables of services that now and then are held up; the gamma distribution against SciPy's."""
 
 import numpy as np
 import pytest
+from scipy.special import gammainc, gammaincinv
 
-from nvmesim.network.distributions import Stop, pausing_table, table_mean
+from nvmesim.network.distributions import (
+    Stop,
+    gamma_quantiles,
+    gamma_share_below,
+    pausing_table,
+    table_mean,
+)
+from nvmesim.rng import table_levels
 
 SHORT = Stop(0.0011540466314689548, 1062931.1877188564, 0.9697247422547811, "lognormal")
 """A stop of 1 us in a service of 60 us: shorter than the steps of its distribution."""
@@ -30,3 +38,24 @@ def test_tables_rise_and_keep_their_means_whatever_holds_up() -> None:
         table = pausing_table(mean, rng.uniform(0.01, 1), (stop,))
         assert rises(table), (mean, stop)
         assert table_mean(table) == pytest.approx(mean + share * length, rel=1e-4)
+
+
+SHAPES = (0.04, 0.3, 0.5, 1.0, 1.7, 4.0, 25.0, 100.0, 101.0, 1e4, 1e6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_quantiles_of_gamma_are_scipys(shape):
+    levels = table_levels()
+    expected = gammaincinv(shape, levels)
+    normal = expected > 1e-280  # smaller ones lose digits
+    found = gamma_quantiles(shape, levels)
+    np.testing.assert_allclose(found[normal], expected[normal], rtol=1e-12)
+    assert found[0] == 0
+    assert (np.diff(found[: len(found) // 2]) >= 0).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shares_of_gamma_are_scipys(shape):
+    values = np.concatenate([[-1.0, 0.0], shape * np.geomspace(1e-6, 40, 500)])
+    expected = gammainc(shape, np.maximum(values, 0))
+    np.testing.assert_allclose(gamma_share_below(shape, values), expected, atol=2e-12)

@@ -1,7 +1,5 @@
 """A captured trace as load: every request comes when it came, as large as it was."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

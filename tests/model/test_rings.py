@@ -1,7 +1,5 @@
 """Batches of submissions and completions, SQPOLL, and interrupts that merge, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from nvmesim.errors import ScenarioError

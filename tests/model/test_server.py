@@ -1,7 +1,5 @@
 """The server around the drives against calculations by hand: links, sockets, memory, cores."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
@@ -57,9 +55,6 @@ def resolved(*sets):
     return resolve(scenario_from_dict(tables(*sets)))
 
 
-# -- memory -------------------------------------------------------------------------------------
-
-
 def test_dma_holds_the_memory_for_bytes_over_bandwidth():
     """Six channels of 2,666 MT/s and 8 bytes, of which 80 % are usable."""
     memory = station(run(), "socket0 memory")
@@ -91,9 +86,6 @@ def test_copies_and_parity_use_the_memory_too():
     assert parity.visits_per_request * parity.service_mean_s == pytest.approx(
         (4 + 2) * once.service_mean_s, rel=0.02
     )
-
-
-# -- PCIe ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mps", [128, 256, 512])
@@ -143,9 +135,6 @@ def test_vmd_costs_each_drive_alike():
         loss = 1 - on.total.iops.value / off.total.iops.value
         print(f"{count} drives: VMD costs {loss:.1%}")
         assert 0.10 <= loss <= 0.25
-
-
-# -- sockets ------------------------------------------------------------------------------------
 
 
 def test_a_read_across_sockets_by_hand():
@@ -286,8 +275,6 @@ def test_a_lock_of_files_between_sockets_is_software():
     assert gains["threads and buffers on socket 0, where the drives are"] > 0.3
 
 
-# -- what is refused ----------------------------------------------------------------------------
-
 REFUSED = {
     "a payload that PCIe has not": (['server.max_payload="200 B"'], "200 B is not a size"),
     "buffers on a socket not there": (["workload.0.buffers=1"], "socket 0 only"),
@@ -318,9 +305,6 @@ def test_refused_with_what_would_do(case):
     sets, match = REFUSED[case]
     with pytest.raises(ScenarioError, match=match):
         resolved(*sets)
-
-
-# -- what binds between sockets -----------------------------------------------------------------
 
 
 def suspects(result):

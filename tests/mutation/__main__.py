@@ -5,8 +5,6 @@ in ``build/mutation``: what was noticed is not tried again until its module chan
 is. ``--table`` only says what is known.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -5,8 +5,6 @@ ticks in the networks' few ps, so that the wheel has one slot or thousands of th
 name: `tests.mutation` runs it.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Which modules are changed, and the quick tests that ought to notice."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 RAID = "tests/raid/test_"

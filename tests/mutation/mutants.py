@@ -1,7 +1,5 @@
 """The small changes, as edits of a syntax tree."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ changed function gets its new code in place, whoever holds it; a change outside 
 imported anew.
 """
 
-from __future__ import annotations
-
 import importlib.machinery
 import os
 import resource

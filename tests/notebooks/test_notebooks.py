@@ -1,7 +1,5 @@
 """The notebooks: short cells, no outputs in git, and every cell runs."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util
@@ -13,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.main import run_command
 from nvmesim.cli.lab import sources
+from nvmesim.cli.main import run_command
 
 BOOKS = sorted(sources()[0].glob("*.ipynb"))
 MOST_LINES = 9
@@ -138,19 +136,6 @@ def test_notebooks_use_public_names_only():
                     assert not (node.module or "").startswith("nvmesim"), book.name
                 if isinstance(node, ast.Import):
                     assert all(not a.name.startswith("nvmesim.") for a in node.names), book.name
-
-
-def test_lab_without_jupyter_says_what_to_install(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    from nvmesim.cli.lab import lab
-
-    with pytest.raises(Exception, match="pip install .*jupyterlab"):
-        lab.callback(Path(tmp_path), False, None, False, False)
-    file = tmp_path / "file"
-    file.write_text("")
-    monkeypatch.undo()
-    assert run_command(["lab", str(file), "--copy-only"]) == 2
-    assert "is a file" in capfd.readouterr().err
 
 
 def test_a_page_of_a_notebook_has_pictures_and_tables(monkeypatch, tmp_path):

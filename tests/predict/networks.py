@@ -1,7 +1,5 @@
 """Known queueing systems as networks, and runs of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Small scenarios with few and round numbers, so that results can be worked out by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nvmesim.scenario.load import scenario_from_dict

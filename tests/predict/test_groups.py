@@ -1,7 +1,5 @@
 """Tenants: limits, bursts, what each got, latency over time, and what was agreed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

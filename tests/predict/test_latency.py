@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -7,18 +5,15 @@ import numpy as np
 import pytest
 
 from nvmesim.engine.contract import HIST_BINS, bin_index
-from nvmesim.measure.control import RunGoal
 from nvmesim.measure.latency import (
     CLAT,
     Samples,
     distribution,
     enough,
-    paired_difference,
     samples,
     tail_warnings,
 )
 from nvmesim.measure.steady import Snapshot, Window
-from tests.predict.networks import measure, mm1, mm1_exact
 
 BIN = 1 / 128
 """Width of a bin, relative: what a percentile may be off by."""
@@ -55,16 +50,11 @@ def drawn() -> tuple[np.ndarray, Samples]:
 def test_quantiles_are_those_of_the_samples(drawn: tuple[np.ndarray, Samples], p: float) -> None:
     values, data = drawn
     assert data.quantile(p) == pytest.approx(np.quantile(values, p), rel=1.5 * BIN)
-
-
-def test_quantiles_never_exceed_the_largest(drawn: tuple[np.ndarray, Samples]) -> None:
-    values, data = drawn
-    assert data.quantile(1.0) == values.max()
+    assert data.quantile(p) <= values.max()
 
 
 def test_small_values_are_exact() -> None:
     data = samples(window_of(np.full(1000, 77)), None)
-    assert data is not None
     assert data.quantile(0.5) == 77
     assert data.interval(0.5) == (77, 77)
 
@@ -86,7 +76,6 @@ def test_too_few_samples_beyond_give_no_percentile() -> None:
     assert not enough(99_000, 99.9)
     values = np.random.default_rng(1).permutation(np.arange(1000, 10_999))
     found = distribution(window_of(values), None)
-    assert found is not None
     assert found.percentiles[90.0] is not None
     assert found.percentiles[99.0] is None
     assert "p99" not in found.intervals
@@ -103,13 +92,11 @@ def test_samples_of_one_episode_are_not_many() -> None:
     values = np.full(24_000, 1000)
     values[5000:5400] = np.arange(400) + 2000  # all that lies beyond p99 in one stretch
     found = distribution(window_of(values), None)
-    assert found is not None
     assert found.percentiles[99.0] is None
 
 
 def test_an_unstable_load_has_no_latency() -> None:
     found = distribution(window_of(np.arange(1000, 31_000)), None, stable=False)
-    assert found is not None
     assert np.isnan(found.mean)
     assert set(found.percentiles.values()) == {None}
     assert not found.intervals
@@ -118,21 +105,6 @@ def test_an_unstable_load_has_no_latency() -> None:
 def test_no_samples_no_distribution() -> None:
     assert distribution(window_of(np.arange(1, 1001)), 1) is None
     assert distribution(window_of(np.arange(1, 1001), writes=True), 1, CLAT) is not None
-
-
-def test_a_run_differs_from_itself_by_nothing(drawn: tuple[np.ndarray, Samples]) -> None:
-    same = paired_difference(drawn[1], drawn[1], 0.99)
-    assert (same.value, same.low, same.high) == (0, 0, 0)
-
-
-def test_percentiles_of_a_known_queue() -> None:
-    """M/M/1 at 60 %: within 4 half-widths, which one seed in thousands would miss."""
-    exact = mm1_exact(0.6)
-    found = distribution(measure(mm1(0.6), RunGoal(None, 400_000), is_open=True).window, None)
-    assert found is not None
-    for name, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)):
-        low, high = found.intervals[name]
-        assert found.percentiles[percent] == pytest.approx(exact[name], abs=2 * (high - low))
 
 
 def test_a_steep_quantile_whose_share_moves_is_bounded_by_its_groups():

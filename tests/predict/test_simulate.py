@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import math
 from itertools import pairwise
@@ -77,7 +75,6 @@ def test_every_drive_gets_its_share(reads: Result) -> None:
 
 def test_reads_alone_have_no_writes(reads: Result) -> None:
     assert reads.write is None
-    assert reads.read is not None
     assert reads.read.count == reads.total.count == 100_000 == reads.requests
     assert reads.total.bytes_per_s.value == pytest.approx(4096 * reads.total.iops.value)
     assert reads.outstanding == 128
@@ -86,7 +83,6 @@ def test_reads_alone_have_no_writes(reads: Result) -> None:
 def test_reads_and_writes_add_up() -> None:
     mixed = bare(read=0.7, run={"requests": 50_000})
     assert mixed.read is not None
-    assert mixed.write is not None
     assert mixed.read.count + mixed.write.count == mixed.total.count
     assert mixed.read.count / mixed.total.count == pytest.approx(0.7, abs=0.02)
     total = mixed.read.iops.value + mixed.write.iops.value
@@ -94,12 +90,6 @@ def test_reads_and_writes_add_up() -> None:
     merged = mixed.read.latency.bin_count.sum() + mixed.write.latency.bin_count.sum()
     assert mixed.total.latency.bin_count.sum() == merged
     assert mixed.total.clat.mean < mixed.total.latency.mean
-
-
-def test_raid5_small_writes_read_and_write_twice() -> None:
-    written = bare(drives=4, volume={"raid": "raid5"}, read=0.0, run={"requests": 30_000})
-    assert sum(m.reads_per_request for m in written.members) == pytest.approx(2, rel=0.02)
-    assert sum(m.writes_per_request for m in written.members) == pytest.approx(2, rel=0.02)
 
 
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
@@ -124,9 +114,6 @@ def test_arguments_take_the_place_of_the_scenario() -> None:
     precise = simulate(scenario(), precision=0.05, reliefs=False, certainty=False)
     assert precise.converged
     assert precise.requests >= 200_000
-
-
-# Bottlenecks.
 
 
 LOCKED = {"name": "locked", "serial_read": "20 us", "serial_write": "20 us"}
@@ -205,9 +192,6 @@ def test_an_open_loop_above_its_bound_has_no_percentile() -> None:
     assert found.bottleneck.kind == "drive"
 
 
-# What-ifs.
-
-
 def test_common_random_numbers_shrink_the_difference() -> None:
     """In an open loop the same requests arrive at the same times and meet the same dies."""
     a = scenario(rate="500k/s")
@@ -246,7 +230,6 @@ def test_one_row_a_request(tmp_path: Path) -> None:
     measured = rows.filter(~pl.col("warmup"))
     assert len(measured) == found.requests
     assert measured["latency_s"].mean() == pytest.approx(found.total.latency.mean, rel=1e-9)
-    assert found.write is not None
     assert (measured["op"] == "write").sum() == found.write.count
     assert set(rows["target"]) == {"drive0", "drive1"}
     assert [p.name for p in tmp_path.iterdir()] == ["requests.parquet"]
@@ -262,23 +245,6 @@ def test_a_failed_run_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_returns_what_there_is() -> None:
-    class Interrupting(CompiledEngine):
-        calls = 0
-
-        def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
-            Interrupting.calls += 1
-            if Interrupting.calls > 30:
-                raise KeyboardInterrupt
-            return super().advance(completions, until_ps)
-
-    found = simulate(scenario(), engine=Interrupting)
-    assert not found.converged
-    assert any(w.startswith("interrupted") for w in found.warnings)
-    assert found.requests > 0
-    assert found.bottleneck.reliefs == ()
-
-
 def test_an_interrupted_what_if_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -291,7 +257,8 @@ def test_an_interrupted_what_if_keeps_the_answer(monkeypatch: pytest.MonkeyPatch
 
 
 def test_progress_names_what_is_done() -> None:
-    told: set[str] = set()
-    simulate(scenario(), curve=True, progress=lambda what, share: told.add(what))
+    told: dict[str, float] = {}
+    simulate(scenario(), curve=True, progress=told.__setitem__)
     assert "simulating" in told
     assert any(what.startswith("what if") for what in told)
+    assert all(0 <= share <= 1 for share in told.values())

@@ -1,7 +1,5 @@
 """Scenarios at random: most are valid, some must be refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

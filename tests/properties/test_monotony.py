@@ -4,8 +4,6 @@ The stack here has no costs of further targets or sharers: with those, more driv
 do. Short runs scatter: a loss counts from three standard errors and 3 % on.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,19 +1,15 @@
 """Any scenario runs, or is refused with one line; laws that hold on whatever runs."""
 
-from __future__ import annotations
-
 import math
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import nvmesim as ns
-from nvmesim.engine.compiled.engine import CompiledEngine
-from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import InputError
 from nvmesim.predict.prepare import prepare
 from nvmesim.scenario.load import scenario_from_dict
+from tests.engines.test_equality import assert_complete_alike
 from tests.properties.scenarios import scenarios
 
 REQUESTS = 300
@@ -107,12 +103,7 @@ def test_both_engines_complete_every_request_alike(tables):
         net = prepare(scenario_from_dict(tables), seed=5, level=0.0).lowered.network
     except InputError:
         return
-    rows = []
-    for engine in (CompiledEngine, ReferenceEngine):
-        run = engine(net, seed=5, record=True)
-        run.advance(REQUESTS)
-        rows.append(run.records())
-    np.testing.assert_array_equal(*rows)
+    assert_complete_alike(net, REQUESTS, seed=5)
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Scaling, symmetry, conservation: what must not depend on names and numbers, and what must."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -6,8 +6,6 @@ raid10_make_request, raid10_size, calc_sectors), raid5.c (raid5_compute_sector,
 chunk_aligned_read), and the rules of the md ground truth for rmw and rcw.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise

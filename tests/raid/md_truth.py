@@ -3,8 +3,6 @@
 md ground truth: kernels 6.1.192 and 6.12.117, mdadm 4.2, fio 3.33, members of 1 GiB.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import math

@@ -1,7 +1,5 @@
 """One request on a volume, planned by itself: its commands on the members, named."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

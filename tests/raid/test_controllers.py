@@ -1,7 +1,5 @@
 """RAID controllers of today: rates by size, one card for several volumes, rebuilds at its pace."""
 
-from __future__ import annotations
-
 import pytest
 
 import nvmesim as ns

@@ -179,8 +179,6 @@ def test_neighbours_that_are_written_together_become_one_command():
     assert max(child.n_bytes for child in plan.phases[1]) <= 128 * KIB
 
 
-# -- pools end to end -------------------------------------------------------------------------
-
 RAIDZ = {"raid": "raidz1"}
 TURN = {"threads": 64, "outstanding": 1}
 

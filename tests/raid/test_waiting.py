@@ -82,25 +82,6 @@ def efficiency(latencies, members):
     return float(np.mean(latencies)) / mean_of_slowest(latencies, members)
 
 
-def test_the_mean_of_the_slowest_is_what_resampling_tends_to():
-    samples = ssd_of_2014()
-    rng = np.random.default_rng(2)
-    for n in (2, 7, 20):
-        drawn = rng.choice(samples, (200_000, n)).max(axis=1).mean()
-        assert mean_of_slowest(samples, n) == pytest.approx(drawn, rel=0.005)
-    assert mean_of_slowest(samples, 100_000) == pytest.approx(samples.max(), rel=1e-6)
-
-
-def test_the_fall_with_the_members_from_a_capture():
-    """About 10 % at 7 members, 20 to 25 % further out (text C); even reads hardly suffer."""
-    samples = ssd_of_2014()
-    assert 1 - efficiency(samples, 7) == pytest.approx(0.10, abs=0.03)
-    further = [1 - efficiency(samples, n) for n in range(15, 25)]
-    assert any(0.20 <= loss <= 0.25 for loss in further)
-    reads = np.random.default_rng(3).gamma(400.0, 1.0, 4000)
-    assert 1 - efficiency(reads, 7) < 0.08
-
-
 def points(drives, counts, op, volume=RAID0):
     resolved = resolve(scenario(volume, drives=drives))
     # the drives alone: to send a command to each costs a thread a microsecond, too

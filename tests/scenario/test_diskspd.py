@@ -10,6 +10,7 @@ from nvmesim.errors import ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.loads.diskspd import parse
 from nvmesim.scenario.resolve import resolve
+from tests.scenario.conftest import REFUSED
 
 # RUVDS, 2022, NVMe across UPI.
 PUBLISHED = "DiskSpd64.exe -b4K -t32 -o32 -w0 -d10 -r -S -c100G F:/testfile.dat G:/testfile.dat"
@@ -84,56 +85,19 @@ def test_write_through_reaches_the_media(line, through):
     assert parse(f"-b4K -r {line}").fields["write_through"] is through
 
 
-def test_a_cache_flag_that_there_is_not():
-    with pytest.raises(ScenarioError, match=r"'-Sx' knows b, h, m, r, u and w"):
-        parse("-b4K -Sx")
-
-
-@pytest.mark.parametrize(
-    ("line", "match"),
-    [
-        ("-q", "'-q' is not a DiskSpd flag"),
-        ("-b4X", "'-b4X' needs a size"),
-        ("-b", "needs a size"),
-        ("-b1000", "not a multiple of 512"),
-        ("-w", "'-w' needs a whole number from 0 to 100"),
-        ("-w101", "from 0 to 100"),
-        ("-w-5", "from 0 to 100"),
-        ("-t0", "from 1"),
-        ("-o", "needs a whole number"),
-        ("-r -s", "conflicts with -r"),
-        ("-F2 -t2", "cannot be used together"),
-        ("-O4", "needs -F"),
-        ("-F2 -O4 -o4", "exclude each other"),
-        ("-si -T1M", "conflicts with -si"),
-        ("-i4", "needs both -i and -j"),
-        ("-rdpct90/10", "is not modelled"),
-        ("-rdabs90/10G", "is not modelled"),
-        ("-p", "not modelled"),
-        ("-Xprofile.xml", "write its flags instead"),
-        ("-B10G -f1G", "behind the end"),
-        ("-g0", "from 1"),
-        ('"F:/x', "unclosed quote"),
-    ],
-)
-def test_lines_that_are_refused(line, match):
-    with pytest.raises(ScenarioError, match=re.escape(match)) as caught:
+@pytest.mark.parametrize(("line", "said"), REFUSED["diskspd"].items())
+def test_lines_that_are_refused(line, said):
+    with pytest.raises(ScenarioError, match=re.escape(said)) as caught:
         parse(line, key="workload.0.diskspd")
     assert str(caught.value).startswith("workload.0.diskspd: ")
     assert "\n" not in str(caught.value)
 
 
 def scenario(line, n_drives=4, **tables):
-    return resolve(
-        scenario_from_dict(
-            {
-                "server": {"stack": "spdk", "sockets": [{"cpu": "xeon-gold-6130"}]},
-                "drives": [{"profile": "intel-p4610-1.6tb", "count": n_drives}],
-                "workload": {"diskspd": line},
-                **tables,
-            }
-        )
-    )
+    server = {"stack": "spdk", "sockets": [{"cpu": "xeon-gold-6130"}]}
+    drives = [{"profile": "intel-p4610-1.6tb", "count": n_drives}]
+    load = {"server": server, "drives": drives, "workload": {"diskspd": line}}
+    return resolve(scenario_from_dict({**load, **tables}))
 
 
 def test_named_targets_are_laid_on_what_is_there():

@@ -8,6 +8,7 @@ from nvmesim.errors import ScenarioError
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.loads.fio_job import load, parse
 from nvmesim.scenario.resolve import resolve
+from tests.scenario.conftest import REFUSED
 
 
 def only(content):
@@ -126,10 +127,6 @@ def test_reads_flush_nothing():
     assert "sync_every" not in only("rw=randread\nfsync=1").fields
 
 
-def test_a_barrier_that_no_engine_acts_on():
-    assert "write_barrier=4: no engine acts on it" in only("rw=write\nwrite_barrier=4").ignored
-
-
 def test_ignored_options_are_listed():
     ignored = only(
         "runtime=60\ntime_based\nramp_time=5\ngroup_reporting\nioengine=libaio\n"
@@ -138,45 +135,14 @@ def test_ignored_options_are_listed():
     for text in ("runtime=60", "time_based=1", "ramp_time=5", "ioengine=libaio"):
         assert text in ignored
     assert any("page cache" in text for text in ignored)
+    barrier, depth = (only(t).ignored for t in ("rw=write\nwrite_barrier=4", "iodepth=8"))
+    assert "write_barrier=4: no engine acts on it" in barrier
+    assert "iodepth=8: engine psync is synchronous, 1 taken" in depth
 
 
-def test_a_synchronous_engine_says_why_its_depth_is_one():
-    assert "iodepth=8: engine psync is synchronous, 1 taken" in only("iodepth=8").ignored
-
-
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        ("[job]\nrw=randreed", "rw=randreed is not a load; one of read, write"),
-        ("[job]\nrw=trim", "trims are not modelled"),
-        ("[job]\niodpth=4", "'iodpth' is not a known fio option; did you mean 'iodepth'?"),
-        ("[job]\niodepth=0", "iodepth=0 needs a whole number from 1"),
-        ("[job]\niodepth=-1", "needs a whole number"),
-        ("[job]\niodepth=", "needs a whole number"),
-        ("[job]\nbs=4x", "bs=4x needs a size"),
-        ("[job]\nbs=1000", "not a multiple of 512"),
-        ("[job]\nbs=0", "not a multiple of 512"),
-        ("[job]\nbssplit=4k/60:64k/10", "sum to 100"),
-        ("[job]\nbssplit=4k/60:64k/60", "sum to 100"),
-        ("[job]\nbsrange=64k-4k", "a smaller and a larger size"),
-        ("[job]\nbsrange=512-1m", "at most 256"),
-        ("[job]\nrandom_distribution=zipf:1.2", "not modelled"),
-        ("[job]\nsync_file_range=write:1", "not modelled"),
-        ("[job]\nsync=maybe", "needs none, sync or dsync"),
-        ("[job]\nverify=crc32c", "reads back"),
-        ("[job]\nrate_process=poisson", "open loop; use rate and arrivals"),
-        ("[job]\nsize=120%", "a share from 0% to 100%"),
-        ("[job]\nthinktime=4parsec", "thinktime=4parsec needs a time"),
-        ("[job]\ninclude=other.fio", "is not followed"),
-        ("rw=read", "stands before the first section"),
-        ("[job\nrw=read", "is not a section"),
-        ("", "no job section"),
-        ("[global]\nrw=read", "no job section"),
-        ("[a]\nrw=read\n[b]\nstonewall\nrw=write", "name one of a, b, as 'FILE#a'"),
-    ],
-)
-def test_files_that_are_refused(content, match):
-    with pytest.raises(ScenarioError, match=re.escape(match)) as caught:
+@pytest.mark.parametrize(("content", "said"), REFUSED["fio"].items())
+def test_files_that_are_refused(content, said):
+    with pytest.raises(ScenarioError, match=re.escape(said)) as caught:
         parse(content, where="job.fio")
     assert str(caught.value).startswith("job.fio")
     assert "\n" not in str(caught.value)
@@ -221,24 +187,24 @@ def test_one_section_of_a_file(lab):
     assert "workload.0: runtime=30" in resolved.ignored
 
 
-def test_serial_sections_must_be_chosen_from(lab):
-    with pytest.raises(
-        ScenarioError, match=r"workload\.0\.fio: job\.fio: its sections run one after"
-    ):
-        scenario_from_dict(tables("job.fio"), lab)
-    with pytest.raises(ScenarioError, match="has no section 'raed'; did you mean 'read'"):
-        scenario_from_dict(tables("job.fio#raed"), lab)
-
-
 def test_sections_together_are_groups(lab):
     (lab / "two.fio").write_text("[a]\nrw=read\n[b]\nrw=randwrite\nnumjobs=3\n", "utf-8")
     groups = resolve(scenario_from_dict(tables("two.fio"), lab)).workload
     assert [(group.name, group.n_threads) for group in groups] == [("a", 1), ("b", 3)]
 
 
-def test_a_missing_file_is_named(lab):
-    with pytest.raises(ScenarioError, match=r"'no\.fio'; there is no such file"):
-        scenario_from_dict(tables("no.fio"), lab)
+@pytest.mark.parametrize(
+    ("fio", "found"),
+    [
+        ("no.fio", r"'no\.fio'; there is no such file"),
+        ("--name=x --rw=read --numa_cpu_nodes=3", "NUMA node 3 is not a socket"),
+        ("job.fio", r"workload\.0\.fio: job\.fio: its sections run one after"),
+        ("job.fio#raed", "has no section 'raed'; did you mean 'read'"),
+    ],
+)
+def test_jobs_that_a_scenario_cannot_have(lab, fio, found):
+    with pytest.raises(ScenarioError, match=found):
+        scenario_from_dict(tables(fio), lab)
 
 
 def test_a_path_is_relative_to_the_scenario(lab, example):
@@ -252,11 +218,6 @@ def test_a_command_line_is_accepted_too():
     assert (one.name, one.fields["outstanding"]) == ("x", 16)
     with pytest.raises(ScenarioError, match="is not an option"):
         load("--rw=randread /dev/nvme0n1", "")
-
-
-def test_a_numa_node_must_be_a_socket(lab):
-    with pytest.raises(ScenarioError, match="NUMA node 3 is not a socket"):
-        scenario_from_dict(tables("--name=x --rw=read --numa_cpu_nodes=3"), lab)
 
 
 @pytest.mark.parametrize(

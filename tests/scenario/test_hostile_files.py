@@ -1,7 +1,5 @@
 """Scenarios and profiles that came by mail: they reach no other file, and break in one line."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Random scenarios, most of them absurd: each is answered or refused within the memory stated."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

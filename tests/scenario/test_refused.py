@@ -1,7 +1,5 @@
 """Scenarios that cannot be: refused in one line that names the key; and what is assumed is said."""
 
-from __future__ import annotations
-
 import pytest
 
 from nvmesim.errors import GeometryError, InputError, ScenarioError, UnitError

@@ -1,7 +1,5 @@
 """Root complexes, adapters and memory with a bandwidth that the scenario states."""
 
-from __future__ import annotations
-
 import pytest
 
 import nvmesim as ns

@@ -4,8 +4,6 @@ Every text that a file can hold and a page can show is an attempt to break out: 
 attribute, of the JSON inside a script tag, of a title.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

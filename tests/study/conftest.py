@@ -1,10 +1,8 @@
 """A scenario whose points take a tenth of a second, and a cache of the test's own."""
 
-from __future__ import annotations
-
 import pytest
 
-from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import scenario_from_dict, to_text
 
 TABLES = {
     "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
@@ -29,21 +27,5 @@ def small():
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "small.toml"
-    path.write_text(
-        """
-[server]
-stack = "linux-io_uring"
-[[server.sockets]]
-cpu = "xeon-gold-6130"
-[[drives]]
-profile = "samsung-980pro-1tb"
-count = 1
-[[workload]]
-threads = 2
-outstanding = 4
-[run]
-requests = 4000
-""",
-        encoding="utf-8",
-    )
+    path.write_text(to_text({**TABLES, "workload": [TABLES["workload"]]}), encoding="utf-8")
     return path

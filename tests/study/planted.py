@@ -4,8 +4,6 @@ The mistakes are planted with numbers of their own, not those that `diagnose` tr
 ``python -m tests.study.planted 0 200`` prints trials 0 to 199, each planted and healthy.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -4,8 +4,6 @@ As a program (`python -P simulated_fio.py ARGUMENTS`) it reads how to behave fro
 FIO_STANDS_IN names; tests put a script on the path that starts it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

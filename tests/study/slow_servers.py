@@ -3,8 +3,6 @@
 The scenario is the server without its mistake; the rows are what was measured with it.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Choosing: who meets a goal, who does not and why, and which constraint fails first."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A sweep on a real Dask scheduler with worker processes on loopback, one of which is killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Two designs under common random numbers: how many requests they save, and the command."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -115,15 +115,17 @@ def test_the_budget_ends_it_and_a_drive_that_throttles_is_said(tmp_path):
     assert [step.settled for step in done.steps] == [False, False]
 
 
-@pytest.mark.parametrize("text", ["", "fio: out of space", '{"jobs": [{"err', '{"jobs": []}'])
-def test_a_report_that_is_not_whole_is_refused(text):
-    with pytest.raises(InfrastructureError, match="not a whole report"):
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        *((text, "not a whole report") for text in ("", "fio: out of space", '{"jobs": [{"err')),
+        ('{"jobs": []}', "not a whole report"),
+        ('{"jobs": [{"error": 28}]}', "error 28"),
+    ],
+)
+def test_a_report_that_is_not_whole_or_has_an_error_is_refused(text, found):
+    with pytest.raises(InfrastructureError, match=found):
         checked(text, PLAN[0])
-
-
-def test_a_report_with_an_error_is_refused():
-    with pytest.raises(InfrastructureError, match="error 28"):
-        checked('{"jobs": [{"error": 28}]}', PLAN[0])
 
 
 def test_a_link_below_what_the_drive_can_is_said():

@@ -1,7 +1,5 @@
 """Sweeps and choices where something is odd: other versions, dead workers, unsure figures."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -10,8 +8,7 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
-from nvmesim.errors import InfrastructureError, InputError, ScenarioError
-from nvmesim.scenario.load import expanded
+from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.study.choose import COLUMNS, Search, choose
 from nvmesim.study.designs import goal_from_dict
 from nvmesim.study.sweep import workers as cluster
@@ -19,11 +16,9 @@ from nvmesim.study.sweep.cache import PointCache, content_of
 from nvmesim.study.sweep.point import PointAnswer, parameter_column
 from tests.study.test_choose import GOAL
 
-# -- a cluster whose workers are threads of nobody ------------------------------------------------
-
 
 class Future:
-    def __init__(self, client: Client, text: str, error: Exception | None, status: str) -> None:
+    def __init__(self, client: "Client", text: str, error: Exception | None, status: str) -> None:
         self.client, self.text, self.error, self.status = client, text, error, status
 
     def add_done_callback(self, done) -> None:  # type: ignore[no-untyped-def]
@@ -52,7 +47,7 @@ class Client:
         self.futures, self.left = futures, left
         self.most = self.flying = 0
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> "Client":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,16 +139,6 @@ def test_a_cluster_needs_its_package(monkeypatch) -> None:
         list(cluster.answers_of_cluster("a", jobs(1)))
 
 
-# -- keys, caches, frames -------------------------------------------------------------------------
-
-
-def test_where_the_cache_is(monkeypatch, tmp_path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert PointCache().all == tmp_path / "nvmesim" / "points"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert PointCache().all.is_absolute()
-
-
 def test_points_that_others_could_have_written_are_not_believed(tmp_path) -> None:
     PointCache(tmp_path).put("ab12", {"iops": 1.0})
     assert PointCache(tmp_path).get("ab12") == {"iops": 1.0}
@@ -191,18 +176,6 @@ def test_a_file_counts_by_what_is_in_it(tmp_path) -> None:
 )  # fmt: skip
 def test_columns_of_what_was_varied(values: list, kind: type) -> None:
     assert parameter_column("x", values).dtype == kind
-
-
-def test_a_star_stands_for_each_of_a_list() -> None:
-    tables = {"drives": [{"a": [1, 2]}, {"a": [3]}]}
-    assert expanded(tables, "drives.*.a") == ["drives.0.a", "drives.1.a"]
-    assert expanded(tables, "drives.0.a.*") == ["drives.0.a.0", "drives.0.a.1"]
-    for key in ("drives.9.*", "drives.first.*", "name.*.x", "*"):
-        with pytest.raises(ScenarioError, match="there is no list at"):
-            expanded(tables, key)
-
-
-# -- choosing -------------------------------------------------------------------------------------
 
 
 def goal(**constraints: object):  # type: ignore[no-untyped-def]

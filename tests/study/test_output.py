@@ -1,7 +1,5 @@
 """What a sweep leaves: a table in the format of its name, and a summary on the terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 from functools import partial

@@ -1,7 +1,5 @@
 """The best of several, and what an answer depends on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -110,9 +108,6 @@ def test_known_queues_are_ranked_at_the_stated_rate():
     assert np.abs(times.mean(axis=(1, 2)) - means).max() < 4 * spread.max()
     found = [first_of(-times[:, trial], best * ahead, 0.9) for trial in range(trials)]
     assert sum(f == 0 for f in found) / trials >= 0.9
-
-
-# Sensitivity -------------------------------------------------------------------------------------
 
 
 def test_the_widest_input_comes_first(small):

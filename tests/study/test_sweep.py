@@ -1,7 +1,5 @@
 """Sweeps: the frame, errors, the cache, and that nothing finished is lost."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -145,9 +143,6 @@ def test_what_no_point_takes_is_an_error_before_anything_runs(small, over, match
     assert "\x00" not in str(caught.value)
 
 
-# The cache ---------------------------------------------------------------------------------------
-
-
 def swept(scenario, **options):
     tally = SweepTally()
     frame = sweep(scenario, OVER, workers=1, tally=tally, **options)
@@ -219,9 +214,6 @@ def test_the_fingerprint_sees_what_a_point_passes_and_no_chart():
     assert len(loaded) > 50
     assert loaded - set(passed_files()) == {"nvmesim/study/sweep/cache.py"}
     assert not [f for f in passed_files() if f.startswith(("nvmesim/show/", "nvmesim/cli/"))]
-
-
-# Interruptions -----------------------------------------------------------------------------------
 
 
 POINTS = 80
@@ -373,9 +365,6 @@ def test_a_full_disk_loses_nothing_finished(file, tmp_path, capfd):
     assert 1 <= kept < POINTS
     assert resumed(file, out, "--workers", "1") == 0
     assert f"{kept} kept" in capfd.readouterr().out
-
-
-# Workers -----------------------------------------------------------------------------------------
 
 
 def jobs(small, n):

@@ -1,7 +1,5 @@
 """Lists, ranges, samples: which points a sweep has."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """``python -m tests.theory``: simulated against exact, as a table; exit 1 if one is off."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.theory.cases import FALSE_ALARM, HEADER, outcome, table_row

@@ -5,8 +5,6 @@ standard error, at a false-alarm probability of FALSE_ALARM for the whole table.
 differ from the exponential by 3e-5 of its mean, far less than any standard error here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -78,9 +76,6 @@ def outcome(case: Case, n_cases: int) -> Outcome:
     return Outcome(case, float(np.mean(values)), factor * error + case.slack * abs(case.exact))
 
 
-# What is measured.
-
-
 def sojourn(batch: Batch) -> float:
     """Mean latency, us."""
     return float(batch.latency_sum_ps[:, 0].sum()) / batch.completions / US
@@ -123,8 +118,6 @@ def of_group(group: int, net: Network) -> Metric:
     flow = int(net.group_flow[group])
     return lambda batch: float(batch.flows[flow] / (batch.end_ps - batch.start_ps) * US)
 
-
-# The systems.
 
 Dist = Callable[[b.NetworkBuilder], int]
 

@@ -4,8 +4,6 @@ Sources: Kleinrock, "Queueing Systems" I (M/M/c, M/G/1, G/M/1, finite population
 Lavenberg, JACM 27 (1980), mean value analysis; Nelson and Tantawi, IEEE ToC 37 (1988), fork-join.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """All systems of the theory suite, each with a seed of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

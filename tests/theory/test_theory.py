@@ -1,7 +1,5 @@
 """Simulated against exact, within what the standard error allows; see `cases`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Requests as no browser sends them, byte by byte: each is refused, and the app goes on."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

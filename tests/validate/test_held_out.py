@@ -1,7 +1,5 @@
 """Held-out rows: what is fitted, what is asked, and what the answers add up to."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict
 

@@ -89,9 +89,6 @@ def test_new_makes_a_set_that_runs(tmp_path, capsys):
     assert run_command(["validate", "new"]) == 2
 
 
-# -- the physics behind the sets -------------------------------------------------------------
-
-
 def two_sockets(**workload):
     return scenario_from_dict({
         "server": {
@@ -149,9 +146,6 @@ def test_writes_cost_their_own_cycles():
     reads, writes = iops(**one), iops(read=0.0, **one)
     more = writes.cpu.cycles_per_io - reads.cpu.cycles_per_io
     assert more == pytest.approx(10_500, rel=0.05)
-
-
-# -- figures to reach ------------------------------------------------------------------------
 
 
 @pytest.mark.slow
