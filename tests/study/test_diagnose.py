@@ -10,7 +10,7 @@ import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
-from nvmesim.show import html
+from nvmesim.show.page import html
 from nvmesim.show.views.measured import diagnosis_blocks
 from nvmesim.study.diagnosis.diagnose import ComparedRow, Diagnosis, Explanation, NextMeasurement
 from nvmesim.study.diagnosis.evidence import (
@@ -110,7 +110,7 @@ def test_what_to_measure_next_comes_before_what_it_decides_between(healthy, told
     one = Explanation("link", "a narrow link", 0.25, {}, Interval(1e5, 1e5, 1e5), check="lspci")
     load = {"block_size": "4 KiB", "read": 1.0, "threads_total": 4, "outstanding": 64}
     decides = NextMeasurement(load, 1, ("a", "b"), (1e5, 2e5))
-    text = html.html(diagnosis_blocks(Diagnosis("s", (row,), healthy, (one,), decides)))
+    text = html(diagnosis_blocks(Diagnosis("s", (row,), healthy, (one,), decides)))
     assert told in text
     assert ("a narrow link" in text) == explained
     if explained:
