@@ -9,7 +9,10 @@ import pytest
 import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
-from nvmesim.study.diagnosis.diagnose import NextMeasurement
+from nvmesim.measure.figures import Interval
+from nvmesim.show.page import html
+from nvmesim.show.views.measured import diagnosis_blocks
+from nvmesim.study.diagnosis.diagnose import ComparedRow, Diagnosis, Explanation, NextMeasurement
 from nvmesim.study.diagnosis.evidence import (
     ErrorScale,
     log_likelihood,
@@ -95,6 +98,30 @@ def test_the_next_measurement_is_named_as_fio_names_it():
     told = NextMeasurement(load, 1, ("a", "b"), (1e5, 2e5)).to_json()
     assert (told["op"], told["jobs"], told["iodepth"], told["drives"]) == ("randwrite", 4, 64, 1)
     assert told["tells"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("healthy", "told", "explained"),
+    [(0.8, "Nothing is wrong", False), (0.3, "nothing may be wrong", True),
+     (0.0, "something is different", True)],
+)  # fmt: skip
+def test_what_to_measure_next_comes_before_what_it_decides_between(healthy, told, explained):
+    row = ComparedRow("a", 1e5, Interval(2e5, 1.5e5, 3e5), None, None)
+    one = Explanation("link", "a narrow link", 0.25, {}, Interval(1e5, 1e5, 1e5), check="lspci")
+    load = {"block_size": "4 KiB", "read": 1.0, "threads_total": 4, "outstanding": 64}
+    decides = NextMeasurement(load, 1, ("a", "b"), (1e5, 2e5))
+    text = html(diagnosis_blocks(Diagnosis("s", (row,), healthy, (one,), decides)))
+    assert told in text
+    assert ("a narrow link" in text) == explained
+    if explained:
+        assert text.index("Measure next") < text.index("a narrow link")
+
+
+def test_a_flush_that_a_row_states_is_part_of_its_load(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("op,block_size,jobs,iodepth,iops,sync\nrandwrite,4 KiB,1,1,574,fsync\n")
+    ((row,), _) = rows_of(ns.read_captures([path]))
+    assert row.workload["fsync"] == 1
 
 
 def test_rows_that_do_not_state_their_load_are_counted_or_refused(tmp_path):

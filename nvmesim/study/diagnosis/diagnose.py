@@ -330,15 +330,12 @@ class _Search:
             near = [
                 max(s, a, b) for s, a, b in zip(scores, after, [-math.inf, *after], strict=False)
             ]
-            most = max([*near, log_likelihood(self._so_far(seen), self._scale)]) if seen else 0.0
+            so_far = np.where(np.isfinite(seen[0].ratios), self._healthy, np.nan) if seen else None
+            most = 0.0 if so_far is None else max(*near, log_likelihood(so_far, self._scale))
             seen = [replace(one, score=s - most) for one, s in zip(seen, scores, strict=True)]
             left = [one for one, s in zip(seen, near, strict=True) if s > most - HOPELESS]
             done += [one for one, s in zip(seen, near, strict=True) if s <= most - HOPELESS]
         return left + done
-
-    def _so_far(self, seen: Sequence[_Trial]) -> Floats:
-        """The healthy server's ratios of the rows that *seen* were simulated under."""
-        return np.where(np.isfinite(seen[0].ratios), self._healthy, np.nan)
 
     def _between(self, one: _Trial, among: Sequence[_Trial]) -> list[float]:
         """Log likelihoods of forms between *one* and the next of its family; -inf without one."""

@@ -1,27 +1,25 @@
 """What usually makes a server slower than it should be, each as a change of the scenario.
 
-A mistake is one or several changes (``--set`` keys and values), simulated like any scenario. Its
-weight is how common it is beside the others: judged from threads of linux-raid, linux-nvme,
-linux-block and fio lists such as the sources name, and no more than an order of magnitude.
+A mistake is one or several changes (``--set`` keys and values), simulated like any scenario. The
+list, with its sources and the changes that are the same on every server, is ``mistakes.toml``.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.diagnosis.evidence import MeasuredRow
 from nvmesim.study.diagnosis.runs import Change
 
-COMMON, OCCASIONAL, RARE = 3.0, 1.0, 0.3
-ANY_RATE: Final = 0.04
-"""Weight of a limit: it may be anywhere over two decades, and its rate is taken from the rows. A
-rate that fits so well by itself is worth that share (the width of a prediction's error, 0.1, over
-5 units of the logarithm, and the normal density's constant)."""
-
-
+WEIGHTS: Final = {"common": 3.0, "occasional": 1.0, "rare": 0.3, "any rate": 0.04}
+"""How common a mistake is. "Any rate" is a limit's: it may be anywhere over two decades, and is
+taken from the rows. A rate that fits so well by itself is worth that share (the width of a
+prediction's error, 0.1, over 5 units of the logarithm, and the normal density's constant)."""
 PAGES_OF_KERNEL_NS: Final = (5.63 - 1.82) * 1000 / 256
 """ns a KiB that one kernel took longer than another to submit a large request (see "kernel")."""
 
@@ -34,9 +32,9 @@ class Server:
     resolved: ResolvedScenario
     rows: Sequence[MeasuredRow]
 
-    def has_row(self, key: str, above: float) -> bool:
-        """True if a row's load has more than *above* of *key*."""
-        return any(row.workload.get(key, 0) > above for row in self.rows)
+    def has_several(self, key: str) -> bool:
+        """True if a row's load has more than one of *key*."""
+        return any(row.workload.get(key, 0) > 1 for row in self.rows)
 
     @property
     def has_writes(self) -> bool:
@@ -53,6 +51,11 @@ class Server:
     def has_parity(self) -> bool:
         """True if a volume has parity."""
         return any(v.raid.parity for v in self.resolved.volumes)
+
+    @property
+    def has_workers(self) -> bool:
+        """True if a volume with parity has threads that compute it."""
+        return self.has_parity and any(v.workers for v in self.resolved.volumes)
 
     @property
     def has_cache(self) -> bool:
@@ -126,14 +129,6 @@ class Mistake:
     source: str
     variants: Variants
     """Gives its forms; none where the scenario cannot have it."""
-
-
-def _if(
-    applies: Callable[[Server], bool], forms: Mapping[str, Change], family: str = ""
-) -> Variants:
-    """Forms that are the same on every server that can have them."""
-    listed = [Variant(name, change, family) for name, change in forms.items()]
-    return lambda server: listed if applies(server) else []
 
 
 def _links(server: Server) -> Iterator[Variant]:
@@ -309,141 +304,37 @@ def _chunk(server: Server) -> Iterator[Variant]:
         yield Variant("the partition is not aligned", {"workload.*.offset": "512 B"})
 
 
-MISTAKES: Final = (
-    # Links and places
-    Mistake("link", COMMON,
-            "lspci -vv: LnkSta beside LnkCap, Width and Speed",
-            "reseat the drive; check cable, backplane and the slot's speed in the BIOS",
-            "PCIe base specification, link training; linux-nvme threads on x2 links", _links),
-    Mistake("other-socket", OCCASIONAL,
-            "cat /sys/block/*/device/numa_node; numactl --show",
-            "bind threads and memory to the drives' socket (numactl --cpunodebind)",
-            "the published set ruvds-upi: 18 to 53 % of IOPS lost across UPI", _other_socket),
-    Mistake("one-uplink", OCCASIONAL,
-            "lspci -tv: drives below one switch or root port", "spread the drives over root ports",
-            "a PCIe tree of 30 drives: 39.7 GiB/s of one root complex", _one_uplink),
-    Mistake("vmd", OCCASIONAL,
-            "lspci | grep -i 'Volume Management'", "BIOS: VMD off where VROC is not used",
-            "linux-pci, Xinghui Li, 22 Dec 2022: 12 drives, 1,144k and 562k", _vmd),
-    Mistake("memory", RARE,
-            "dmidecode -t memory: DIMMs a channel", "fill every channel",
-            "bandwidth is that of the channels that are filled", _memory),
-    # CPU
-    Mistake("iommu", COMMON,
-            "cat /sys/kernel/iommu_groups/*/type (DMA); dmesg | grep -i iommu",
-            "iommu.strict=0, or iommu=pt for devices that are trusted",
-            "iommu list, J. Garry, 16 Aug 2019: 750k without, 456k strict, 540k lazy", _iommu),
-    Mistake("power", COMMON,
-            "cpupower frequency-info and idle-info; turbostat",
-            "governor performance; BIOS: maximum performance; cpupower idle-set -D 10",
-            "cycles a request stay; github axboe/fio issue 1394: 63.6 us on a drive of 10 us",
-            _power),
-    Mistake("interrupts", COMMON,
-            "/proc/interrupts: one column grows", "irqbalance, or a queue for each core",
-            "cycles of completion and interrupt of the stack's profile, on so many cores",
-            _interrupts),
-    Mistake("other-load", OCCASIONAL,
-            "top; mpstat -P ALL", "measure alone, or add cores",
-            "cores that are busy elsewhere serve no request",
-            _if(lambda s: True, {
-                f"something else uses {share:.0%} of the CPUs": {"server.background": share}
-                for share in (0.3, 0.6, 0.8)
-            }, "load")),
-    # Drives
-    Mistake("scheduler", OCCASIONAL,
-            "cat /sys/block/*/queue/scheduler", "echo none > /sys/block/NAME/queue/scheduler",
-            "one lock a drive; 0.6 M and 0.2 M requests/s assumed", _scheduler),
-    Mistake("slow-drive", COMMON,
-            "iostat -x: r_await of each drive; nvme smart-log: temperature, thm_temp1_trans_count",
-            "replace the drive; air flow",
-            "a striped request waits for its slowest member; NVMe base specification, thermal "
-            "management", _slow_drives),
-    Mistake("fresh", COMMON,
-            "nvme list: usage beside size", "fill the drives twice before measuring",
-            "single drives: 583k of written blocks, 1,165k of deallocated ones", _fresh),
-    Mistake("worn", OCCASIONAL,
-            "writes fall after minutes; nvme smart-log: percentage_used",
-            "over-provision; measure the steady state",
-            "a drive sold with 13.4 GB/s writes 1.97 once its fast part is full", _worn),
-    Mistake("cut", OCCASIONAL,
-            "cat /sys/block/*/queue/max_sectors_kb", "raise max_sectors_kb",
-            "a request beyond the limit becomes several commands", _cut),
-    # Load
-    Mistake("page-cache", OCCASIONAL,
-            "fio: direct=0; grep Dirty /proc/meminfo", "direct=1",
-            "fio documentation, iodepth: no effect on buffered requests", _buffered),
-    Mistake("depth", COMMON,
-            "fio: ioengine=psync or sync; IO depths: 1=100 %", "ioengine=io_uring or libaio",
-            "fio documentation, iodepth: no effect on synchronous engines",
-            _if(lambda s: s.has_row("outstanding", above=1), {
-                "each thread has one request in flight": {"workload.*.outstanding": 1},
-            })),
-    Mistake("one-thread", OCCASIONAL,
-            "top -H: one thread at 100 %", "numjobs of at least one for each two drives",
-            "one process stops at 383k however deep its queue (980 PRO sweep)",
-            _if(lambda s: s.has_row("threads_total", above=1), {
-                "one thread does all the work": {"workload.*.threads_total": 1},
-            })),
-    Mistake("flushes", OCCASIONAL,
-            "fio: fsync, sync; iostat -x: f/s", "fewer flushes, or drives with capacitors",
-            "a volatile drive executes one flush at a time",
-            _if(lambda s: s.has_writes and "ext4" in s.resolved.stack.filesystems, {
-                "every write is followed by fsync":
-                    {"workload.*.filesystem": "ext4", "workload.*.fsync": 1},
-                "every write must reach the media": {"workload.*.sync": "dsync"},
-            })),
-    Mistake("guest", RARE,
-            "systemd-detect-virt", "more queues and I/O threads, or pass the drive through",
-            "A. Zhadchenko, vhost-blk, qemu-devel 2022: 253k with one thread",
-            _if(lambda s: "kvm-virtio" in s.resolved.stack.guests, {
-                "it runs in a guest with one I/O thread": {"workload.*.guest": "kvm-virtio"},
-            })),
-    Mistake("limit", ANY_RATE,
-            "cat /sys/fs/cgroup/*/io.max; the provider's page of the volume", "raise the limit",
-            "the same rate at every load is a limiter's mark", _limit),
-    # Arrays
-    Mistake("bitmap", OCCASIONAL,
-            "mdadm -X MEMBER: chunk", "mdadm --grow --bitmap=internal --bitmap-chunk=512M",
-            "980 PRO RAID5 with bitmaps: a write waits for its bit",
-            _if(lambda s: s.has_writes and s.is_redundant, {
-                f"there is a bitmap with regions of {chunk}":
-                    {"volume.*.bitmap": {"kind": "internal", "chunk": chunk}}
-                for chunk in ("64 MiB", "1 MiB", "64 KiB")
-            }, "regions")),
-    Mistake("workers", OCCASIONAL,
-            "cat /sys/block/md*/md/group_thread_cnt", "echo 8 > /sys/block/mdX/md/group_thread_cnt",
-            "github scopedog/mdraid: 54k without, 375k with 11 workers",
-            _if(lambda s: s.has_parity and any(v.workers for v in s.resolved.volumes), {
-                "md has no workers": {"volume.*.group_thread_cnt": 0},
-            })),
-    Mistake("kernel", COMMON,
-            "uname -r; fio: slat of large requests", "another kernel",
-            "linux-raid, J. Finlayson 2021: 1.26 M on 4.18, 5.33 M on 5.14; linux-xfs, "
-            "A. Gavriliuk, May 2025: 256 KiB submitted in 1.82 us on 5.14, 5.63 on 6.14",
-            _kernel),
-    Mistake("stripe-cache", OCCASIONAL,
-            "cat /sys/block/md*/md/stripe_cache_size",
-            "echo 8192 > /sys/block/mdX/md/stripe_cache_size",
-            "md documentation, stripe_cache_size",
-            _if(lambda s: s.is_md and s.has_parity and s.has_writes, {
-                "the stripe cache has 256 rows": {"volume.*.stripe_cache": 256},
-            })),
-    Mistake("chunk", RARE,
-            "mdadm --detail: Chunk Size; parted -l, unit s",
-            "create the array or partition anew",
-            "a request that crosses chunks waits for several members", _chunk),
-    Mistake("rebuild", OCCASIONAL,
-            "cat /proc/mdstat; cat /sys/block/md*/md/sync_action",
-            "wait, lower sync_speed_max, or replace the member", "md documentation, sync_action",
-            _if(lambda s: s.is_md and s.is_redundant, {
-                "a check runs": {"volume.*.check": True},
-                "a rebuild runs": {"volume.*.degraded": [0], "volume.*.rebuild": True},
-                "a member is missing": {"volume.*.degraded": [0]},
-            })),
-    Mistake("controller-cache", OCCASIONAL,
-            "storcli /c0/vall show: WT; battery state", "replace the battery; write-back",
-            "HP Smart Array controllers and basic RAID performance factors, p. 3 and 6",
-            _if(lambda s: s.has_writes and s.has_cache, {
-                "the controller's write cache is off": {"volume.*.engine.cache": "0 B"},
-            })),
-)  # fmt: skip
+MADE: Final[Mapping[str, Variants]] = {
+    "link": _links, "other-socket": _other_socket, "one-uplink": _one_uplink, "vmd": _vmd,
+    "memory": _memory, "iommu": _iommu, "power": _power, "interrupts": _interrupts,
+    "scheduler": _scheduler, "slow-drive": _slow_drives, "fresh": _fresh, "worn": _worn,
+    "cut": _cut, "page-cache": _buffered, "limit": _limit, "kernel": _kernel, "chunk": _chunk,
+}  # fmt: skip
+"""Forms that depend on the server; those of the other mistakes are data."""
+
+
+def _listed(table: Mapping[str, Any]) -> Variants:
+    """Forms that are the same on every server that can have them."""
+    forms = [Variant(f["name"], f["set"], table.get("family", "")) for f in table["forms"]]
+
+    def variants(server: Server) -> list[Variant]:
+        costs = [server.resolved.stack.filesystems, server.resolved.stack.guests]
+        applies = (
+            all(getattr(server, name) for name in table.get("where", ()))
+            and all(server.has_several(key) for key in table.get("several", ()))
+            and all(any(name in cost for cost in costs) for name in table.get("costs", ()))
+        )
+        return forms if applies else []
+
+    return variants
+
+
+def _mistakes() -> Iterator[Mistake]:
+    text = (files(__package__) / "mistakes.toml").read_text("utf-8")
+    for table in tomllib.loads(text)["mistake"]:
+        texts = {key: table[key] for key in ("code", "check", "mend", "source")}
+        variants = MADE.get(table["code"]) or _listed(table)
+        yield Mistake(weight=WEIGHTS[table["weight"]], variants=variants, **texts)
+
+
+MISTAKES: Final = tuple(_mistakes())
