@@ -9,8 +9,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from nvmesim.capture.capture import KINDS, Capture, Conditions, Latency, Measurement, OpResult
-from nvmesim.capture.histogram import merge_latencies
+from nvmesim.capture.capture import (
+    KINDS,
+    Capture,
+    Conditions,
+    Latency,
+    Measurement,
+    OpResult,
+    merge_latencies,
+)
 
 SHOWN_PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 OP_NAMES: Final = ("read", "write", "mixed")

@@ -23,7 +23,7 @@ from typing import Any, Final
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.capture.caveats import plausible
 from nvmesim.capture.text import Head, Source, TextSource, shown
-from nvmesim.capture.unwrap import plain_fio, plain_mail, strings_inside, strip_prefix
+from nvmesim.capture.unrecognised import plain_fio, plain_mail, strings_inside, strip_prefix
 from nvmesim.errors import CaptureError, nearest
 from nvmesim.warning import Warning
 
@@ -135,7 +135,7 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("t-io-uring", "fio.t_io_uring"),
     LazyReader("fio-text", "fio.normal_output"),
     LazyReader("fio-log", "fio.fio_log"),
-    LazyReader("fio-iolog", "fio.iolog"),
+    LazyReader("fio-iolog", "fio.log_rows"),
     LazyReader("points", "points_table"),
     LazyReader("diskspd-xml", "diskspd"),
     LazyReader("diskspd-text", "diskspd_text"),

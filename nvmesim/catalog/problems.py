@@ -33,7 +33,9 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     loc = (*(part for part in outer if not _is_branch(part)), *end)
     key, found = ".".join(str(part) for part in loc), problem["input"]
     if is_extra:
-        return f"{key} is not a known key; {nearest(str(loc[-1]), keys_at(model, loc[:-1]))}"
+        holder = _model_at(model, loc[:-1])
+        known = list(holder.model_fields) if holder is not None else []
+        return f"{key} is not a known key; {nearest(str(loc[-1]), known)}"
     if problem["type"] == "missing":
         return f"{key} is missing"
     if problem["type"] == "value_error":
@@ -118,17 +120,6 @@ def _bounds_of(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
         for mark in found
         if isinstance(getattr(mark, key, None), int | float)
     ]
-
-
-def keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that the model at *loc* inside *model* has.
-
-    >>> from nvmesim.catalog.profile import DriveProfile
-    >>> keys_at(DriveProfile, ("read",))[:2]
-    ['base', 'die']
-    """
-    found = _model_at(model, loc)
-    return list(found.model_fields) if found is not None else []
 
 
 def _model_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel] | None:

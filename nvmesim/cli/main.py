@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "trace": "reading",
     "measure": "measure",
     "capture-plan": "measure",
-    "catalog": "catalog",
+    "catalog": "reading",
     "size": "designs",
     "validate": "validate",
     "describe": "reading",

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,8 +19,6 @@ from nvmesim.errors import CaptureError, CatalogError, InputError, ScenarioError
 from nvmesim.files import plain_json, write_text
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
-
     from nvmesim.scenario.schema import Scenario
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -150,24 +148,34 @@ EVERY_S = 10.0
 
 
 @contextmanager
-def working(what: str) -> Iterator[Callable[[str], None] | None]:
-    """Show *what* with a spinner on stderr while the body runs, if that is a terminal.
+def progress_bar(lines: str = "", *, left: bool = False) -> Iterator[Report | None]:
+    """Give what moves a bar on stderr, with *left* also the time left; the bar goes when done.
 
-    Gives what changes the text there.
+    If that is not a terminal: None, or with *lines*, what the work is, a line every 10 s, for logs.
     """
     if not sys.stderr.isatty():
-        yield None
+        with _spoken(lines) if lines else nullcontext() as report:
+            yield report
         return
     from rich.console import Console
-    from rich.text import Text
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as Remaining
 
-    with Console(stderr=True).status(Text(what)) as status:
-        yield lambda text: status.update(Text(text))
+    from nvmesim.show.words import one_line
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    rest = (TextColumn("left"), Remaining()) if left else ()
+    with Progress(*columns, *rest, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escape(one_line(lines or "starting")), total=None)
+        yield lambda what, share: bar.update(
+            task, description=escape(one_line(what)), completed=share, total=1.0 if share else None
+        )
 
 
 @contextmanager
-def spoken(what: str) -> Iterator[Report]:
-    """Give what notes the step in hand; every 10 s it is a line on stderr, for logs."""
+def _spoken(what: str) -> Iterator[Report]:
+    """Give what notes the step in hand; every 10 s it is a line on stderr."""
     from nvmesim.show.words import one_line
 
     now = what
@@ -192,62 +200,22 @@ def spoken(what: str) -> Iterator[Report]:
 
 @contextmanager
 def steps(what: str) -> Iterator[Callable[[str], None]]:
-    """Give what names the step in hand beside a spinner on stderr; lines without a terminal."""
-    from nvmesim.show.words import one_line
-
-    with working(what) as update:
-        if update is not None:
-            yield lambda step: update(one_line(f"{what}: {step}"))
-            return
-        with spoken(what) as report:
-            yield lambda step: report(f"{what}: {step}", 0.0)
-
-
-@contextmanager
-def progress_bar(lines: str = "", *, left: bool = False) -> Iterator[Report | None]:
-    """Give what moves a bar on stderr, with *left* also the time left; the bar goes when done.
-
-    If that is not a terminal: None, or with *lines*, what the work is, a line every 10 s.
-    """
-    if not sys.stderr.isatty():
-        if not lines:
-            yield None
-            return
-        with spoken(lines) as report:
-            yield report
-        return
-    from rich.markup import escape
-    from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    from nvmesim.show.words import one_line
-
-    rest = (TextColumn("left"), TimeRemainingColumn()) if left else ()
-    with _bar(TimeElapsedColumn(), *rest) as bar:
-        task = bar.add_task("" if left else "starting", total=1.0)
-        yield lambda what, share: bar.update(
-            task, description=escape(one_line(what)), completed=share
-        )
+    """Give what names the step in hand beside a bar on stderr; lines without a terminal."""
+    with progress_bar(what) as report:
+        assert report is not None
+        yield lambda step: report(f"{what}: {step}", 0.0)
 
 
 @contextmanager
 def bytes_read(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """Give what shows how many bytes of how many are read, None if stderr is not a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+    with progress_bar(left=True) as report:
 
-    with _bar(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        def moved(done: int, total: int) -> None:
+            if report is not None:
+                report(f"{what}: {done >> 20} MiB", done / total)
 
-
-def _bar(*columns: ProgressColumn) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    first = (TextColumn("{task.description}"), BarColumn())
-    return Progress(*first, *columns, console=Console(stderr=True), transient=True)
+        yield moved if report is not None else None
 
 
 @contextmanager

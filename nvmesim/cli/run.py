@@ -19,7 +19,7 @@ from nvmesim.cli.output import (
     progress_bar,
     save,
     scenario_of,
-    working,
+    steps,
 )
 from nvmesim.cli.simulating import Answer, simulates
 
@@ -112,7 +112,7 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
     from nvmesim.show.page import chart_page
     from nvmesim.study.timeline import timeline as recorded
 
-    with working("recording every step"):
+    with steps("recording every step"):
         title = f"{scenario.name or path.stem}: every step of the first requests"
         drawn = recorded(scenario, seed=seed).chart()
         page = chart_page(drawn, title, Line(CAPTION, "soft"))

@@ -24,8 +24,8 @@ from nvmesim.cli.output import (
     print_json,
     save,
     say_if_compiling,
+    steps,
     verbose_option,
-    working,
 )
 from nvmesim.errors import NvmesimError, UnitError
 
@@ -76,7 +76,7 @@ def simulates(
             answer = command(**options, **{k: v for k, v in common.items() if k in names})
             try:
                 if report is not None and answer.page is not None:
-                    with working("writing the report"):
+                    with steps("writing the report"):
                         page = answer.page()
                     save(report, page)
             finally:

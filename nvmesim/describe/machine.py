@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nvmesim.capture.readers.report import binary_size
+from nvmesim.capture.fields import binary_size
 from nvmesim.capture.text import Source, shown
 from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Interface, Nodes, whole_disk
 from nvmesim.raid.levels import LEVELS, level_of
@@ -239,10 +239,7 @@ _DETAIL_AGAIN: Final = "run mdadm --detail /dev/md* as root again"
 def read_detail(source: Source) -> Facts:
     """Read one or several arrays, their members by role."""
     blocks = re.split(r"^(?=/dev/\S+:$)", source.text().lstrip(), flags=re.M)
-    return _array_facts([_detail(source, block) for block in blocks if block.strip()])
-
-
-def _array_facts(arrays: list[Array]) -> Facts:
+    arrays = [_detail(source, block) for block in blocks if block.strip()]
     return Facts(arrays=arrays, read=[_array_text(array) for array in arrays])
 
 

@@ -19,9 +19,14 @@ from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import Collection, DriveProfile, Rounds, Stalls
 from nvmesim.errors import ScenarioError
 from nvmesim.model.request_kinds import Access
-from nvmesim.model.service_factors import arm_factors
 from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, Station, const, ints, op
-from nvmesim.network.distributions import Stop, gamma_table, pausing_table, uniform_table
+from nvmesim.network.distributions import (
+    Stop,
+    arm_factors,
+    gamma_table,
+    pausing_table,
+    uniform_table,
+)
 from nvmesim.network.network import MAX_CHILDREN, Kind, Op, StationKind
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
@@ -49,16 +54,9 @@ class DriveModel:
     """The stations of one drive, and its programs for any command."""
 
     def __init__(
-        self,
-        b: Builder,
-        drive: Drive,
-        *,
-        writes: bool,
-        mixed: bool,
-        tags: bool,
-        host: HostShare,
+        self, b: Builder, drive: Drive, *, writes: bool, mixed: bool, tags: bool, host: HostShare,
         syncs: bool = False,
-    ):
+    ):  # fmt: skip
         self._b = b
         self._syncs = syncs
         self._drive = drive

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 from nvmesim.array_types import Ints
 from nvmesim.catalog.profile import CpuProfile, StackProfile
-from nvmesim.model.service_factors import smt_factors
 from nvmesim.network.builder import Builder, Row, ThreadBatch, const, ints, op
+from nvmesim.network.distributions import smt_factors
 from nvmesim.network.network import Kind, Op
 from nvmesim.scenario.resolved import ResolvedScenario, Target, Volume, WorkloadGroup
 
@@ -42,23 +42,6 @@ def batch_of(stack: StackProfile, group: WorkloadGroup) -> int:
     8
     """
     return 1 if group.sqpoll else group.batch or stack.batch
-
-
-def _batch_cycles(stack: StackProfile, group: WorkloadGroup) -> float:
-    """Cycles that a request costs beside ``submit`` and ``complete``, and beside its batch's own.
-
-    Those two are of a request in a full batch of the stack's, so its share of that comes off, and
-    a request by itself pays all; with SQPOLL there is no call to pay for.
-
-    >>> from nvmesim.catalog.profile import Quantity
-    >>> stack = StackProfile(name="s", submit=Quantity(value=900), complete=Quantity(value=900),
-    ...                      per_batch=Quantity(value=800))
-    >>> [_batch_cycles(stack, WorkloadGroup("w", (), batch=n)) for n in (1, 8)]
-    [0.0, -800.0]
-    """
-    own = stack.per_batch.value
-    alone = batch_of(stack, group) == 1 and not group.sqpoll
-    return own * alone - own / stack.batch
 
 
 def polling_threads(scenario: ResolvedScenario) -> int:
@@ -137,8 +120,10 @@ def request_cycles(
         extra += stack.guests[group.guest].value
     away = stack.remote_buffer.value * kib * distance.memory
     away += stack.shared.value * distance.shared
-    batch = batch_of(stack, group)
-    of_batch = _batch_cycles(stack, group) / 2
+    batch, of_batch = batch_of(stack, group), stack.per_batch.value
+    # Submission and completion hold a request's share of a full batch of the stack's, which comes
+    # off; a request by itself pays all, and with SQPOLL there is no call to pay for.
+    of_batch = (of_batch * (batch == 1 and not group.sqpoll) - of_batch / stack.batch) / 2
     submit = max(0.0, stack.submit.value + of_batch)
     left = 0.0
     if group.sqpoll and stack.sqpoll is not None:

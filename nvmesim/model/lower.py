@@ -15,7 +15,6 @@ import numpy as np
 
 from nvmesim.errors import LimitError
 from nvmesim.model.background import BackgroundGroup, destage_group, rebuild_group
-from nvmesim.model.caveats import caveats
 from nvmesim.model.commands import Commands, DriveTarget, Planned
 from nvmesim.model.drive import DriveModel, HostShare
 from nvmesim.model.host import (
@@ -26,11 +25,18 @@ from nvmesim.model.host import (
     request_cycles,
     sharing_cycles,
 )
-from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo
+from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, caveats
 from nvmesim.model.path import Paths, peer
 from nvmesim.model.record_target import RecordTarget
-from nvmesim.model.replay import Replay, Replayed, arrival_arrays, read_replay
-from nvmesim.model.request_kinds import RequestKind, flushed_kinds, request_kinds
+from nvmesim.model.request_kinds import (
+    Replay,
+    Replayed,
+    RequestKind,
+    arrival_arrays,
+    flushed_kinds,
+    read_replay,
+    request_kinds,
+)
 from nvmesim.model.volume import VolumeTarget
 from nvmesim.network.builder import (
     Bucket,
@@ -120,15 +126,11 @@ class _Lowering:
             first = min(self.host.thread_gate)
             self.b.report("threads", "thread", first, n_threads, resource="threads")
         return Lowered(
-            scenario=self.scenario,
-            network=self._network(),
-            stations=tuple(self.b.infos),
-            flows=tuple(self.flows),
-            children=tuple(self.commands.infos),
-            warnings=tuple(self.warnings),
-            assumptions=self.scenario.assumptions,
+            scenario=self.scenario, network=self._network(), stations=tuple(self.b.infos),
+            flows=tuple(self.flows), children=tuple(self.commands.infos),
+            warnings=tuple(self.warnings), assumptions=self.scenario.assumptions,
             rebuilds=tuple(self.rebuilds),
-        )
+        )  # fmt: skip
 
     # -- drives ---------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Final
 
@@ -253,15 +252,59 @@ def _check_ops(net: Network) -> None:
     _require(net.ops.shape[1] == N_FIELDS, "ops has not N_FIELDS columns")
     _within(net.ops[:, O_CODE].copy(), 0, len(Op), "ops.code")
     _require(len(net.ops) > 0 and net.ops[-1, O_CODE] == Op.END, "the last operation is not END")
-    for i, (code, a, b, c, d, e, _) in enumerate(net.ops.tolist()):
-        fault = _FAULTS[code](net, a, b, c, d, e) if code in _FAULTS else ""
-        if fault:
-            raise NetworkError(f"network: operation {i} ({Op(code).name}){fault}")
+    _check_columns(net)
     ends = np.flatnonzero(net.ops[:, O_CODE] == Op.END)
     for i, further in jumps(net).items():
         room = int(ends[np.searchsorted(ends, i)]) - i - 1
         fine = all(0 <= n <= room for n in further)
         _require(fine, f"operation {i} goes on behind the end of its program")
+
+
+def _check_columns(net: Network) -> None:
+    """Ranges of the columns a to e of each code, and the kinds of station that a names."""
+    code, a, b, c, d, e, _ = net.ops.T
+    n, n_ops, many = net.n_stations, len(net.ops), 1 << 40
+
+    def of(*codes: Op) -> npt.NDArray[np.bool_]:
+        return np.isin(code, codes)
+
+    drawn = of(Op.VISIT, Op.VISIT_CPU, Op.VISIT_BANK, Op.VISIT_LANE)
+    single, visits = of(Op.VISIT, Op.VISIT_SERIES), of(*VISITS)
+    banks, slots = of(Op.VISIT_BANK, Op.VISIT_LANE, Op.DESTAGE), of(Op.ACQUIRE, Op.RELEASE)
+    turns, threads = of(Op.JOIN, Op.CLOSE, Op.LEAVE), of(Op.ACQUIRE_THREAD)
+    forks, splits, destages = of(Op.FORK), of(Op.SPLIT), of(Op.DESTAGE)
+    for rows, column, low, high, what in (
+        (drawn, b, -1, len(net.dist), "distribution of a visit"),
+        (of(Op.VISIT_SERIES), b, 0, len(net.series_block), "series of a visit"),
+        (visits, c, 0, _TIME, "service of a visit"),
+        (visits, e, 0, many, "service of a visit per child"),
+        (single, a, 0, n, "station of a visit"), (single, d, 0, _TIME, "delay behind a visit"),
+        (banks, a, 0, n, "first of a bank"), (banks, d, 1, n + 1, "stations of a bank"),
+        (banks, a + d, 1, n + 1, "end of a bank"),
+        (slots, a, 0, n, "gate"), (slots, b, 1, many, "slots of a gate"),
+        (turns, a, 0, n, "turn"), (turns, d, 0, _TIME, "tick of a turn"),
+        (threads, a, 0, many, "setup"), (threads, b, 0, many, "setup"),
+        (threads, c, 0, (1 << 36) + 1, "handler"), (threads, d, 0, _TIME, "half of a setup"),
+        (forks, a, 0, n_ops, "phase"), (destages, b, 0, MAX_CHILDREN + 1, "programs at once"),
+        (splits, a, 1, MAX_CHILDREN + 1, "units"), (splits, b, 0, n_ops, "program of a unit"),
+    ):  # fmt: skip
+        _within(column[rows], low, high, what)
+    kind = net.station_kind
+    _require(not np.isin(kind[a[single]], GATES).any(), "a visit to a gate")
+    # who is inside is counted to the end of the delay: it would slow the others down
+    slowed = (d[single] > 0) & (net.station_scale[a[single]] >= 0)
+    _require(not slowed.any(), "delay behind a scale")
+    no_program = (kind != Kind.DIE) | (net.die_dist < 0)
+    for rows, bad, what in (
+        (banks, np.isin(kind, GATES), "a gate is not a bank"),
+        (destages, no_program, "not every station is a die with programs"),
+    ):
+        before = np.concatenate([[0], np.cumsum(bad)])
+        _require(bool((before[(a + d)[rows]] == before[a[rows]]).all()), what)
+    _require(bool((kind[a[slots]] == Kind.GATE).all()), "slots of what is no gate")
+    fits = b[slots] <= net.station_servers[a[slots]]
+    _require(bool(fits.all()), "more slots than the gate has")
+    _require(bool((kind[a[turns]] == Kind.TURN).all()), "a turn that is none")
 
 
 def jumps(net: Network) -> dict[int, tuple[int, ...]]:
@@ -271,91 +314,6 @@ def jumps(net: Network) -> dict[int, tuple[int, ...]]:
         code, _, b, c, d, *_ = net.ops[i].tolist()
         found[i] = (b, c) if code == Op.JOIN and d > 0 else (b,)
     return found
-
-
-def _drawn(net: Network, b: int, c: int, e: int) -> str:
-    if not -1 <= b < len(net.dist):
-        return f" draws from {b}, which is not there"
-    return _service(c, e)
-
-
-def _service(c: int, e: int) -> str:
-    return "" if 0 <= c < _TIME and 0 <= e < 1 << 40 else f" has service {c}"
-
-
-def _station(net: Network, a: int, d: int) -> str:
-    if not (0 <= a < net.n_stations and net.station_kind[a] not in GATES):
-        return f": station {a}"
-    if not 0 <= d < _TIME:
-        return f" has delay {d}"
-    # who is inside is counted to the end of the delay: it would slow the others down
-    return ": delay behind a scale" if d and net.station_scale[a] >= 0 else ""
-
-
-def _visit_series(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    if not 0 <= b < len(net.series_block):
-        return f" draws from {b}, which is not there"
-    return _service(c, e) or _station(net, a, d)
-
-
-def _bank(net: Network, a: int, d: int) -> str:
-    if not (d >= 1 and a >= 0 and a + d <= net.n_stations):
-        return f": stations {a} to {a + d}"
-    return ": a gate is not a bank" if np.isin(net.station_kind[a : a + d], GATES).any() else ""
-
-
-def _destage(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    fault = _bank(net, a, d)
-    if fault:
-        return fault
-    if (net.station_kind[a : a + d] != Kind.DIE).any():
-        return ": not every station is a die"
-    if (net.die_dist[a : a + d] < 0).any():
-        return ": no program time"
-    return "" if 0 <= b <= MAX_CHILDREN else f": {b} programs"
-
-
-def _slots(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    if not (0 <= a < net.n_stations and net.station_kind[a] == Kind.GATE):
-        return f": gate {a}"
-    return "" if 1 <= b <= net.station_servers[a] else f": {b} slots"
-
-
-def _thread(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    if not (0 <= a < 1 << 40 and 0 <= b < 1 << 40):
-        return f": setup {a}, {b}"
-    if not 0 <= c <= 1 << 36:
-        return f": handler {c}"
-    return "" if 0 <= d < _TIME else f": half {d}"
-
-
-def _turn(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    if not (0 <= a < net.n_stations and net.station_kind[a] == Kind.TURN):
-        return f": turn {a}"
-    return "" if 0 <= d < _TIME else f": tick {d}"
-
-
-def _split(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    fine = 1 <= a <= MAX_CHILDREN and 0 <= b < len(net.ops)
-    return "" if fine else f": {a} children at {b}"
-
-
-_Fault = Callable[[Network, int, int, int, int, int], str]
-
-
-def _visit_bank(net: Network, a: int, b: int, c: int, d: int, e: int) -> str:
-    return _drawn(net, b, c, e) or _bank(net, a, d)
-
-
-_FAULTS: Final[dict[int, _Fault]] = {
-    Op.VISIT: lambda net, a, b, c, d, e: _drawn(net, b, c, e) or _station(net, a, d),
-    Op.VISIT_CPU: lambda net, a, b, c, d, e: _drawn(net, b, c, e),
-    Op.VISIT_BANK: _visit_bank, Op.VISIT_LANE: _visit_bank, Op.VISIT_SERIES: _visit_series,
-    Op.ACQUIRE: _slots, Op.RELEASE: _slots, Op.ACQUIRE_THREAD: _thread,
-    Op.FORK: lambda net, a, b, c, d, e: "" if 0 <= a < len(net.ops) else f": phase {a}",
-    Op.SPLIT: _split, Op.DESTAGE: _destage, Op.JOIN: _turn, Op.CLOSE: _turn, Op.LEAVE: _turn,
-}  # fmt: skip
-"""Fault of an operation's columns a to e, by its code; "": none."""
 
 
 def _check_plans(net: Network) -> None:

@@ -231,22 +231,14 @@ def mixed(tables: Sequence[PlanTable], weights: Sequence[int]) -> PlanTable:
     """One random-access table of several: *weights* are the parts that each takes of the volume."""
     plans = PlanSet()
     orders: list[Int32s] = []
-    lengths = [len(table.order) for table in tables]
-    for table, weight, length in zip(tables, weights, lengths, strict=True):
-        order = plans.add(table.plans)[table.order]
-        share = Fraction(weight, sum(weights))
-        orders.append(np.resize(order, _mixed_length(share, length, lengths)))
+    # Whole periods of each order, so that it stays exact; short against the total, so that its
+    # share is kept to one part in 1000 or better.
+    total = min(max(1000 * max(len(table.order) for table in tables), 4096), MAX_ORDER)
+    for table, weight in zip(tables, weights, strict=True):
+        order, share = plans.add(table.plans)[table.order], Fraction(weight, sum(weights))
+        periods = max(round(share * total / len(order)), 1 if share else 0)
+        orders.append(np.resize(order, periods * len(order)))
     return tables[0].with_plans(plans.plans, np.concatenate(orders))
-
-
-def _mixed_length(share: Fraction, length: int, lengths: Sequence[int]) -> int:
-    """Entries of an order that takes *share* of a mix: whole periods, so that it stays exact.
-
-    The share is kept to one part in 1000 or better: periods are short against the total.
-    """
-    total = min(max(1000 * max(lengths), 4096), MAX_ORDER)
-    periods = round(share * total / length)
-    return max(periods, 1 if share else 0) * length
 
 
 def with_rare_phase(table: PlanTable, phase: Sequence[RawChild], share: float) -> PlanTable:

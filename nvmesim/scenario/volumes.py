@@ -248,44 +248,34 @@ class _Resolving:
 
     def _check_choices(self, engine: RaidEngineProfile, copies: int) -> None:
         """Refuse what the level or the engine does not have."""
-        spec, level, key, n = self.spec, self.level, self.key, len(self.members)
-        if spec.journal != "none" and spec.journal not in level.journals:
-            has = [other.name for other in LEVELS.values() if spec.journal in other.journals]
-            raise GeometryError(
-                f"{key}.journal is {spec.journal!r} for {spec.raid}; only {' and '.join(has)} has "
-                "one"
-            )
-        if spec.write_mostly and not level.write_mostly:
-            raise GeometryError(f"{key}.write_mostly is for raid1; {spec.raid} has no such members")
-        for member in spec.write_mostly:
-            if not 0 <= member < n:
-                raise GeometryError(f"{key}.write_mostly names member {member}; 0 to {n - 1}")
-        most = spec.stripe_cache_most
-        if most is not None and most < spec.cache_rows:
-            raise GeometryError(
-                f"{key}.stripe_cache_most is {most}; the cache starts with {spec.cache_rows} rows "
-                "and grows, give at least as many"
-            )
-        for name in ("rebuild", "check"):
-            if getattr(spec, name) and not level.redundant:
-                raise GeometryError(
-                    f"{key}.{name} is true; raid0 has no redundancy to rebuild from"
-                )
-        if spec.check and (spec.rebuild or spec.degraded):
-            raise GeometryError(
-                f"{key}.check reads an array that has all its members; one that is degraded is "
-                "rebuilt, leave check out"
-            )
-        for name, found in (("bitmap", spec.bitmap.kind), ("journal", spec.journal)):
-            if found != "none" and engine.merge == "none":
-                raise GeometryError(
-                    f"{key}.{name} is {found!r}; {engine.name} is not Linux md, leave it out"
-                )
-        if spec.controller is not None and engine.runs_on != "controller":
-            raise GeometryError(
-                f"{key}.controller is {spec.controller!r}; {engine.name} runs on the host, leave "
-                "it out"
-            )
+        spec, level, n = self.spec, self.level, len(self.members)
+        has = " and ".join(x.name for x in LEVELS.values() if spec.journal in x.journals)
+        strange = next((member for member in spec.write_mostly if not 0 <= member < n), None)
+        restores = next((name for name in ("rebuild", "check") if getattr(spec, name)), "")
+        of_md = {"bitmap": spec.bitmap.kind, "journal": spec.journal}
+        stated = next((name for name in of_md if of_md[name] != "none"), "")
+        most, rows = spec.stripe_cache_most, spec.cache_rows
+        for is_wrong, text in (
+            (spec.journal not in ("none", *level.journals),
+             f"journal is {spec.journal!r} for {spec.raid}; only {has} has one"),
+            (spec.write_mostly and not level.write_mostly,
+             f"write_mostly is for raid1; {spec.raid} has no such members"),
+            (strange is not None, f"write_mostly names member {strange}; 0 to {n - 1}"),
+            (most is not None and most < rows,
+             f"stripe_cache_most is {most}; the cache starts with {rows} rows and grows, give at "
+             "least as many"),
+            (restores and not level.redundant,
+             f"{restores} is true; raid0 has no redundancy to rebuild from"),
+            (spec.check and (spec.rebuild or spec.degraded),
+             "check reads an array that has all its members; one that is degraded is rebuilt, "
+             "leave check out"),
+            (stated and engine.merge == "none",
+             f"{stated} is {of_md.get(stated)!r}; {engine.name} is not Linux md, leave it out"),
+            (spec.controller is not None and engine.runs_on != "controller",
+             f"controller is {spec.controller!r}; {engine.name} runs on the host, leave it out"),
+        ):  # fmt: skip
+            if is_wrong:
+                raise GeometryError(f"{self.key}.{text}")
         if columns := spec.columns or engine.columns:
             self._check_columns(columns, copies)
 

@@ -209,9 +209,9 @@ def test_binary_damage_is_passed_over(tmp_path: Path) -> None:
 def test_binary_in_small_chunks(monkeypatch) -> None:
     path = DATA / "blktrace" / "nb2.gz"
     whole = table(read_capture(path))
-    monkeypatch.setattr(blktrace_binary, "CHUNK", 500)
+    monkeypatch.setattr(blktrace_binary, "BINARY_CHUNK", 500)
     found = pl.concat(
-        request_table.block_frame(b) for b in blktrace_binary.blocks(Source(path), Notes())
+        request_table.block_frame(b) for b in blktrace_binary.binary_blocks(Source(path), Notes())
     )
     assert found.equals(whole)
 

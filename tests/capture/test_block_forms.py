@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from nvmesim.capture.registry import read_capture
-from nvmesim.capture.requests import tally
+from nvmesim.capture.requests import table as tally
 from tests.capture.contract import counted, read_text, refused
 from tests.capture.test_block_blkparse import binary, line, table, written
 

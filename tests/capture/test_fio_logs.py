@@ -8,8 +8,7 @@ import polars as pl
 import pytest
 
 from nvmesim.capture.as_json import describe_capture
-from nvmesim.capture.capture import Capture
-from nvmesim.capture.histogram import fio_bin_index, fio_bin_value
+from nvmesim.capture.capture import Capture, fio_bin_index, fio_bin_value
 from nvmesim.capture.readers.fio import fio_log
 from nvmesim.capture.readers.fio.log_rows import find_layout
 from nvmesim.capture.registry import read_capture, read_captures
@@ -207,7 +206,7 @@ def test_iolog_2_is_spaced_by_its_waits(tmp_path: Path) -> None:
 def test_nothing_to_read(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text("fio version 3 iolog\n20 testfile.bin add\n")
-    with pytest.raises(CaptureError, match="is an iolog without a read or write"):
+    with pytest.raises(CaptureError, match="fio-iolog without one whole request"):
         read_capture(path)
     path.write_text("0, 0, 0, 4096, 0\n" * 3)
     with pytest.raises(CaptureError, match=r"has no whole row of a fio log \(3 skipped\)"):

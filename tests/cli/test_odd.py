@@ -24,8 +24,6 @@ PUBLISHED = Path(__file__).parents[2] / "calibration" / "published"
 
 def test_progress_on_a_terminal(capfd, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with output.working("thinking"):
-        pass
     with output.steps("calibrating") as tell:
         tell("the [bold]buffer\n")  # names of files may look like markup
     for left in (False, True):
@@ -37,7 +35,7 @@ def test_progress_on_a_terminal(capfd, monkeypatch):
 
 
 def test_silence_in_a_pipe(capfd):
-    with output.working("thinking"), output.steps("calibrating") as tell:
+    with output.steps("calibrating") as tell:
         tell("nothing")
     for left in (False, True):
         with output.progress_bar(left=left) as report:

@@ -237,7 +237,7 @@ def gated_by_a_batcher() -> Network:
     [
         (two_sleepers, "one server"),
         (two_batchers, "one server"),
-        (gated_by_a_batcher, "gate 0"),
+        (gated_by_a_batcher, "slots of what is no gate"),
         (lambda: writes([4, 3], 6), "die_backlog exceeds its gate"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from nvmesim.catalog.load import get, known_kernel, with_kernel, with_level
 from nvmesim.errors import CatalogError, GeometryError, ScenarioError
-from nvmesim.model.caveats import caveats
+from nvmesim.model.lowered import caveats
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve

@@ -5,7 +5,7 @@ import pytest
 
 from nvmesim.errors import ScenarioError
 from nvmesim.model.lower import lower
-from nvmesim.model.replay import read_replay
+from nvmesim.model.request_kinds import read_replay
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import load_scenario
 from nvmesim.scenario.resolve import resolve

@@ -75,7 +75,7 @@ TOLD_REQUESTS = 8_000
 """Simulated at a mix that is to tell explanations apart."""
 BEHIND = 4
 """Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
-UNIT = 4096
+UNIT: Final = 4096
 LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
     "dies": ("drain",), "controller": ("controller", "drain"), "path": ("drain",),
     None: ("drain", "controller"),
@@ -237,8 +237,9 @@ class _Fitting:
             return [fit_disk(profile, reads, writes)]
         tried = []
         for ceiling in self._ceilings(reads, mixes):
-            nothing = Explanation(None, None, profile, 0.0, {})
-            begun = self._reads(profile, reads, ceiling) if reads else nothing
+            begun = Explanation(None, None, profile, 0.0, {})
+            if reads:
+                begun = self._reads(profile, reads, ceiling)
             tried += self._with_writes(begun, writes, mixes)
             if begun.reads is None or begun.ceiling is None or is_stopping():
                 break  # nothing but latencies, or all of it is told
@@ -402,9 +403,8 @@ class _Fitting:
             if begun.misses and self._are_rounds(template, small, "reads"):
                 return None
         found = fit_reads(template, self.host, small, self.tell, ceiling, mixed, begun)
-        if found.explains or (begun is not None and begun.misses):
-            return found
-        return None if self._are_rounds(template, small, "reads") else found
+        is_known = found.explains or (begun is not None and begun.misses)
+        return found if is_known or not self._are_rounds(template, small, "reads") else None
 
     def _are_rounds(self, template: DriveProfile, points: Sequence[Point], what: str) -> bool:
         """True if *points* are served in rounds, by a depth that is left out to judge by."""
@@ -480,19 +480,16 @@ class _Fitting:
 
     def _judge(self, profile: DriveProfile, point: Point, used: bool) -> Judged:
         self.tell(f"checking {point.name}")
-        answer = measure(profile, self.host, point, requests=judging(profile, point))
+        # a round of all in flight tells of a tail but once
+        rounds = 4_000 * point.outstanding if profile.rounds is not None else 0
+        requests = max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS))
+        answer = measure(profile, self.host, point, requests=requests)
         return Judged(point, replace(answer, cpu_s=None) if self.included else answer, used)
 
 
 def _have_law(points: Sequence[Point]) -> bool:
     """True if the times of *points* grow with their depth as those of rounds do."""
     return law_of_rounds([p.outstanding for p in points], [p.iops for p in points]) is not None
-
-
-def judging(profile: DriveProfile, point: Point) -> int:
-    """Requests to judge *point* with: a round of all in flight tells of a tail but once."""
-    rounds = 4_000 * point.outstanding if profile.rounds is not None else 0
-    return max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS))
 
 
 def _free(best: Explanation) -> list[str]:

@@ -20,7 +20,7 @@ from nvmesim.calibrate.evidence import with_draws
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile, Quantity
-from nvmesim.model.service_factors import nearest_share
+from nvmesim.network.distributions import nearest_share
 
 ARM_S: Final = 2.5e-3
 """Time of a lone random read from which on an arm moved. Source: short strokes of data sheets take

@@ -16,9 +16,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
-from nvmesim.capture.histogram import percentiles_of_bins
-from nvmesim.capture.readers.report import results
+from nvmesim.capture.capture import (
+    Capture,
+    Conditions,
+    Latency,
+    Measurement,
+    OpResult,
+    percentiles_of_bins,
+)
+from nvmesim.capture.fields import results
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "biolatency"

@@ -1,10 +1,11 @@
-"""Readers of block events as text: blkparse, perf script, ftrace, and CSV printed by bpftrace.
+"""Readers of block events: blkparse, perf script, ftrace and CSV of bpftrace.
 
 Fields printed by blkparse's ``-f`` have no header: which column is what is found from the values.
 Needed are a time, an action, a sector and a count of sectors or bytes; RWBS and the device if they
 are there. The tracepoints block_rq_issue and block_rq_complete carry device, RWBS, sector, sectors.
 Source: blkparse(1), blktrace 1.2.0 blkparse_fmt.c; linux/include/trace/events/block.h (6.1, and
-6.18 with an ioprio field). The latency is D to C, as btt's D2C (on md and dm devices Q to the last
+6.18 with an ioprio field); linux/include/uapi/linux/blktrace_api.h, struct blk_io_trace version 7
+(kernel 2.6.23 on). The latency is D to C, as btt's D2C (on md and dm devices Q to the last
 C). Times count from the start of the trace, sectors are 512 B always.
 """
 
@@ -369,4 +370,6 @@ def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
     notes.say(other_lines.lost, EVENTS_LOST, LOST)
 
 
-REPORTS: Final = {"tracepoints": SimpleNamespace(sniff=_sniff_tracepoints, read=_read_tracepoints)}
+REPORTS: Final = {
+    "tracepoints": SimpleNamespace(sniff=_sniff_tracepoints, read=_read_tracepoints),
+}

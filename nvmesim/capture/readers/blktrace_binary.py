@@ -1,4 +1,4 @@
-"""Reader of blktrace's own files, ``<device>.blktrace.<cpu>``: one a CPU, merged by time here.
+"""Reader of blktrace's own files: one a CPU, ``<device>.blktrace.<cpu>``, merged by time here.
 
 Source: linux/include/uapi/linux/blktrace_api.h, struct blk_io_trace version 7 (kernel 2.6.23 on).
 """
@@ -14,21 +14,25 @@ import numpy as np
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers import blkparse_kernel as text_kernel
-from nvmesim.capture.readers.blkparse import FLUSH_STEPS, STEPS, from_zero, paired_blocks
+from nvmesim.capture.readers import blkparse_kernel as kernel
+from nvmesim.capture.readers.blkparse import (
+    FLUSH_STEPS,
+    STEPS,
+    from_zero,
+    paired_blocks,
+)
 from nvmesim.capture.requests import FLUSH, OTHER, READ, WRITE
 from nvmesim.capture.requests.kernel_cache import compiled
 from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.text import Head, Source
 
-FORMAT: Final = "blktrace"
 MAGIC: Final = {"little": b"tae", "big": b"eat"}
 """The magic 0x65617400 without its low byte, which is the version."""
 VERSION: Final = 7
 MAGIC_7: Final = 0x65617407
 RECORD: Final = 48
-CHUNK: Final = 4 << 20
+BINARY_CHUNK: Final = 4 << 20
 
 # struct blk_io_trace, byte offsets.
 TIME_AT, SECTOR_AT, BYTES_AT, ACTION_AT, DEVICE_AT, PDU_AT = 8, 16, 24, 28, 36, 46
@@ -79,14 +83,14 @@ def read(source: Source) -> Capture:
             f"is blktrace of version {version}, where {VERSION} is known",
             "print it with that version's blkparse and give the text",
         )
-    return requests_capture(source, FORMAT, blocks, version="7")
+    return requests_capture(source, "blktrace", binary_blocks, version="7")
 
 
-def blocks(source: Source, notes: Notes) -> Iterator[Block]:
+def binary_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """The requests of all CPUs' files in batches, in order of completion."""
     found = source.parts if len(source.parts) > 1 else parts(source.path)
     files = [
-        _events(source if path == source.path else Source(path, (), source.on_read), notes)
+        _binary_events(source if path == source.path else Source(path, (), source.on_read), notes)
         for path in found
     ]
     yield from paired_blocks(from_zero(_merged(files)), notes)
@@ -129,7 +133,7 @@ def scan_records(
     size = buf.shape[0]
     while i + RECORD <= size:
         if _word(buf, i, 4, big) != MAGIC_7:
-            counters[text_kernel.SKIPPED] += not lost
+            counters[kernel.SKIPPED] += not lost
             lost = True
             i += 1
             continue
@@ -145,10 +149,10 @@ def scan_records(
         sector = _word(buf, i + SECTOR_AT, 8, big)
         n = _word(buf, i + BYTES_AT, 4, big) // 512
         if letter:
-            if time < 0 or time > text_kernel.MAX_SECONDS * 10**9:
-                counters[text_kernel.SKIPPED] += 1
-            elif n == 0 or sector < 0 or sector > text_kernel.MAX_SECTOR:
-                counters[text_kernel.BOOKKEEPING] += letter != 81
+            if time < 0 or time > kernel.MAX_SECONDS * 10**9:
+                counters[kernel.SKIPPED] += 1
+            elif n == 0 or sector < 0 or sector > kernel.MAX_SECTOR:
+                counters[kernel.BOOKKEEPING] += letter != 81
             else:
                 events[row, 0] = time
                 events[row, 1] = _word(buf, i + DEVICE_AT, 4, big)
@@ -161,13 +165,13 @@ def scan_records(
     return row, i
 
 
-def _events(source: Source, notes: Notes) -> Iterator[Events]:
+def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
     """Events of one CPU's file, a chunk at a time."""
-    counters = np.zeros(text_kernel.N_COUNTERS, np.int64)
+    counters = np.zeros(kernel.N_COUNTERS, np.int64)
     big = _order(source.head) == "big"
     carried = b""
     with source.open() as file:
-        while data := file.read(CHUNK):
+        while data := file.read(BINARY_CHUNK):
             buf = np.frombuffer(carried + data, np.uint8)
             room = buf.size // RECORD + 1
             rows = np.empty((room, 4), np.int64)
@@ -176,10 +180,10 @@ def _events(source: Source, notes: Notes) -> Iterator[Events]:
             carried = buf[used:].tobytes()
             if n:
                 yield Events(rows[:n], codes[:, :n])
-    notes.skipped += int(counters[text_kernel.SKIPPED])
+    notes.skipped += int(counters[kernel.SKIPPED])
     if carried:
         notes.skipped += 1
-    notes.say(int(counters[text_kernel.BOOKKEEPING]), FLUSH_STEPS, STEPS)
+    notes.say(int(counters[kernel.BOOKKEEPING]), FLUSH_STEPS, STEPS)
 
 
 def _merged(files: list[Iterator[Events]]) -> Iterator[Events]:

@@ -35,12 +35,12 @@ from nvmesim.capture.capture import (
     Op,
     OpResult,
 )
-from nvmesim.capture.fields import parsed_xml
-from nvmesim.capture.readers.report import (
+from nvmesim.capture.fields import (
     LONGEST_MS,
     MOST,
     S_PER_MS,
     number,
+    parsed_xml,
     results,
     whole,
 )

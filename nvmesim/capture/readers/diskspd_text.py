@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from nvmesim.capture.capture import OPS, Capture, Measurement, Op
+from nvmesim.capture.fields import number, results, whole
 from nvmesim.capture.readers.diskspd import (
     DiskspdCounts,
     DiskspdTarget,
@@ -19,7 +20,6 @@ from nvmesim.capture.readers.diskspd import (
     measurements,
     numbered,
 )
-from nvmesim.capture.readers.report import number, results, whole
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, ScenarioError
 from nvmesim.scenario.loads.diskspd import parse, size_bytes

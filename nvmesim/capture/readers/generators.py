@@ -18,11 +18,11 @@ from itertools import pairwise
 from typing import Final
 
 from nvmesim.capture.capture import OPS, Conditions, Latency, Measurement, Op, OpResult
-from nvmesim.capture.fields import checked
-from nvmesim.capture.readers.report import (
+from nvmesim.capture.fields import (
     MIB,
     Report,
     access_of,
+    checked,
     nearest_size,
     number_of,
     one_load,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
-from nvmesim.capture.readers.report import (
+from nvmesim.capture.fields import (
     LONGEST_MS,
     S_PER_MS,
     access_of,

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.capture.capture import Access, Conditions, Latency, Measurement, Op, OpResult
-from nvmesim.capture.readers.report import (
+from nvmesim.capture.fields import (
     MIB,
     Report,
     binary_size,

@@ -35,9 +35,9 @@ from nvmesim.capture.readers.table_rows import (
     table_batches,
 )
 from nvmesim.capture.requests import UNKNOWN_TIME
+from nvmesim.capture.requests.pairing_kernel import LONGEST_NS
 from nvmesim.capture.requests.table import (
     LARGEST_TIME,
-    LONGEST_NS,
     Block,
     requests_capture,
     rows_of,

@@ -51,8 +51,7 @@ class Pairer:
     """Matches a stream of events in memory that grows with what is in flight only."""
 
     def __init__(self) -> None:
-        self._ids = np.zeros(MAX_DEVICES, np.int64)
-        self._n_devices = 0
+        self._index: dict[int, int] = {}
         self._counters = np.zeros(kernel.N_COUNTERS, np.int64)
         self._devices = np.zeros((kernel.N_DEVICE_FIELDS, MAX_DEVICES), np.int64)
         self._renew(1 << 12)
@@ -68,14 +67,14 @@ class Pairer:
     @property
     def command_devices(self) -> np.ndarray:
         """int64[n], ids of the devices known to show D events: their Q events are not needed."""
-        known = self._devices[kernel.COMMANDS, : self._n_devices] == 1
-        ids: np.ndarray = self._ids[: self._n_devices][known]
+        known = self._devices[kernel.COMMANDS, : len(self._index)] == 1
+        ids: np.ndarray = np.array(self.device_ids, np.int64)[known]
         return ids
 
     @property
     def device_ids(self) -> list[int]:
         """Device ids in the order of the indices that `feed` puts out."""
-        return [int(i) for i in self._ids[: self._n_devices]]
+        return list(self._index)
 
     def feed(self, events: Events) -> np.ndarray:
         """Requests that end within *events*: int64[N_OUT, n], rows as named in the kernel."""
@@ -83,8 +82,8 @@ class Pairer:
             return np.empty((kernel.N_OUT, 0), np.int64)
         blocks = []
         for part in self._in_time(events):
-            rows, codes = part.rows, part.codes
-            self._n_devices = int(kernel.index_devices(rows, self._ids, self._n_devices))
+            rows, codes = np.array(part.rows), part.codes
+            rows[:, 1] = self._indices(rows[:, 1])
             inside = rows[:, 1] >= 0
             if not inside.all():
                 self._foreign += int((~inside).sum())
@@ -92,6 +91,14 @@ class Pairer:
             blocks.append(self._pair(np.ascontiguousarray(rows), np.ascontiguousarray(codes)))
         self._forget()
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+
+    def _indices(self, ids: np.ndarray) -> np.ndarray:
+        """Number of each device in the order that they came in; -1 beyond `MAX_DEVICES`."""
+        distinct, first, which = np.unique(ids, return_index=True, return_inverse=True)
+        for device in distinct[np.argsort(first)].tolist():
+            if len(self._index) < MAX_DEVICES:
+                self._index.setdefault(device, len(self._index))
+        return np.array([self._index.get(d, -1) for d in distinct.tolist()], np.int64)[which]
 
     def finish(self, notes: Notes) -> None:
         """Say in *notes* what did not match, once every event was fed."""
@@ -200,9 +207,12 @@ class Pairer:
 
     def _rebuild(self, room: int, horizon: int) -> None:
         """Keep what was issued from *horizon* on in a pool of that *room*."""
-        free = np.zeros(self._pool.shape[0], np.bool_)
-        kernel.find_free(self._pool, self._counters, free)
-        used = self._pool[~free]
+        is_used = np.ones(self._pool.shape[0], np.bool_)
+        node = int(self._counters[kernel.FREE])
+        while node >= 0:
+            is_used[node] = False
+            node = int(self._pool[node, kernel.NEXT])
+        used = self._pool[is_used]
         flying = np.ascontiguousarray(used[np.argsort(used[:, kernel.ISSUE], kind="stable")])
         self._renew(room)
         kernel.keep_younger(flying, self._pool, self._heads, self._devices, self._counters, horizon)

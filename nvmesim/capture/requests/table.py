@@ -10,21 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 
-from nvmesim.capture.capture import OPS, REQUEST_SCHEMA, Capture, lazy_table
+from nvmesim.capture.capture import (
+    OPS,
+    REQUEST_SCHEMA,
+    Capture,
+    Conditions,
+    Latency,
+    Measurement,
+    OpResult,
+    lazy_table,
+    percentiles_of_bins,
+)
+from nvmesim.capture.caveats import FEWEST
 from nvmesim.capture.lines import STEPS_BACK, Notes
 from nvmesim.capture.requests import UNKNOWN_TIME
-from nvmesim.capture.requests import pairing_kernel as kernel
-from nvmesim.capture.requests.tally import Tally
+from nvmesim.capture.requests.kernel_cache import compiled
+from nvmesim.capture.requests.pairing_kernel import (
+    LONGEST_NS,
+    OUT_BYTES,
+    OUT_COMPLETE,
+    OUT_DEPTH,
+    OUT_DEVICE,
+    OUT_ISSUE,
+    OUT_OFFSET,
+    OUT_OP,
+)
 from nvmesim.capture.text import Source
+from nvmesim.warning import Warning
 
 KEEP_ROWS: Final = 2_000_000
 """Rows kept in memory (about 60 bytes each); a longer table is read again when asked for."""
-LONGEST_NS: Final = kernel.LONGEST_NS
 LARGEST_BYTES: Final = 2**40
 LARGEST_OFFSET: Final = 2**62
 LARGEST_TIME: Final = 4 * 10**18
@@ -49,20 +69,20 @@ Blocks = Callable[[Source, Notes], Iterator[Block]]
 def block_frame(block: Block) -> pl.DataFrame:
     """The rows of *block* as a frame of `REQUEST_SCHEMA`."""
     rows = block.rows
-    issue, complete = rows[kernel.OUT_ISSUE], rows[kernel.OUT_COMPLETE]
+    issue, complete = rows[OUT_ISSUE], rows[OUT_COMPLETE]
     ops = pl.Series([*OPS, None], dtype=REQUEST_SCHEMA["op"])
     names = pl.Series([*block.names, None], dtype=pl.String)
     issues, completes = _known(issue), _known(complete)
-    depth = pl.Series(rows[kernel.OUT_DEPTH].astype(np.int32))
+    depth = pl.Series(rows[OUT_DEPTH].astype(np.int32))
     return pl.DataFrame(
         [
             issues.alias("issue_ns"),
             completes.alias("complete_ns"),
             (completes - issues).alias("latency_ns"),
-            ops.gather(np.minimum(rows[kernel.OUT_OP], len(OPS))).alias("op"),
-            pl.Series("bytes", rows[kernel.OUT_BYTES]),
-            _known(rows[kernel.OUT_OFFSET]).alias("offset"),
-            names.gather(rows[kernel.OUT_DEVICE]).alias("device"),
+            ops.gather(np.minimum(rows[OUT_OP], len(OPS))).alias("op"),
+            pl.Series("bytes", rows[OUT_BYTES]),
+            _known(rows[OUT_OFFSET]).alias("offset"),
+            names.gather(rows[OUT_DEVICE]).alias("device"),
             (depth if depth.min() else depth.replace(0, None)).alias("depth"),
         ]
     )
@@ -137,8 +157,8 @@ def rows_of(
 
 def _sane(rows: np.ndarray, has_latency: bool) -> np.ndarray:
     """bool[n], whether a request is possible; with *has_latency* it must have one."""
-    issue, complete = rows[kernel.OUT_ISSUE], rows[kernel.OUT_COMPLETE]
-    n_bytes, offset, op = rows[kernel.OUT_BYTES], rows[kernel.OUT_OFFSET], rows[kernel.OUT_OP]
+    issue, complete = rows[OUT_ISSUE], rows[OUT_COMPLETE]
+    n_bytes, offset, op = rows[OUT_BYTES], rows[OUT_OFFSET], rows[OUT_OP]
     took = complete - issue
     within: np.ndarray = (took >= 0) & (took <= LONGEST_NS)
     if not has_latency:
@@ -158,19 +178,19 @@ def timed_rows(batches: Iterator[Block], notes: Notes, *, has_latency: bool) -> 
     back = 0
     start: int | None = None
     last = np.empty((2, 0), np.int64)
-    times = [kernel.OUT_ISSUE, kernel.OUT_COMPLETE]
+    times = [OUT_ISSUE, OUT_COMPLETE]
     for batch in batches:
         good = _sane(batch.rows, has_latency)
         notes.skipped += int((~good).sum())
         rows = np.ascontiguousarray(batch.rows[:, good])
         if rows.shape[1] == 0:
             continue
-        start = int(rows[kernel.OUT_ISSUE, 0]) if start is None else start
+        start = int(rows[OUT_ISSUE, 0]) if start is None else start
         rows[times] -= np.where(rows[times] == UNKNOWN_TIME, 0, start)
         border = np.concatenate((last, rows[times, :1]), axis=1)
         back += steps_back(*rows[times]) + steps_back(*border)
         last = rows[times, -1:]
-        if not (rows[kernel.OUT_COMPLETE] == UNKNOWN_TIME).any():
+        if not (rows[OUT_COMPLETE] == UNKNOWN_TIME).any():
             _fill_depth(rows, flying)
         yield Block(rows, batch.names)
     text = "places where the time steps back by more than a second (depths unreliable)"
@@ -194,17 +214,257 @@ def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
     *flying*: completion times of earlier batches' requests that may still be outstanding, by
     device.
     """
-    devices = rows[kernel.OUT_DEVICE]
-    starts = np.zeros(int(devices.max()) + 2, np.int64)
-    members = np.empty(devices.size, np.int64)
-    kernel.group(devices, starts, members)
-    for device in np.flatnonzero(np.diff(starts)).tolist():
-        mine = members[starts[device] : starts[device + 1]]
-        mine = mine[np.argsort(rows[kernel.OUT_ISSUE, mine], kind="stable")]
-        issue = rows[kernel.OUT_ISSUE, mine]
+    devices = rows[OUT_DEVICE]
+    by_device = np.lexsort((rows[OUT_ISSUE], devices))
+    for mine in np.split(by_device, np.flatnonzero(np.diff(devices[by_device])) + 1):
+        device, issue = int(devices[mine[0]]), rows[OUT_ISSUE, mine]
         earlier = flying.get(device, np.empty(0, np.int64))
-        ends = np.sort(np.concatenate((earlier, rows[kernel.OUT_COMPLETE, mine])))
-        depth = np.empty(issue.size, np.int64)
-        kernel.depths(issue, ends, earlier.size, depth)
-        rows[kernel.OUT_DEPTH, mine] = depth
-        flying[device] = ends[np.searchsorted(ends, issue[-1], side="right") :]
+        ends = np.sort(np.concatenate((earlier, rows[OUT_COMPLETE, mine])))
+        done = np.searchsorted(ends, issue, side="right")
+        # A request that ends as it starts is outstanding at its own issue.
+        depth = np.maximum(np.arange(1, issue.size + 1) + earlier.size - done, 1)
+        rows[OUT_DEPTH, mine] = depth
+        flying[device] = ends[done[-1] :]
+
+
+# -- statistics ------------------------------------------------------------------------------------
+#
+# A group a device and operation, in one compiled pass and memory that does not grow with the rows.
+
+BITS: Final = 7
+"""2**7 bins an octave: a bin's middle is within 1/2**8 = 0.4 % of every sample in it."""
+PER_OCTAVE: Final = 1 << BITS
+MAX_LATENCY: Final = 1 << 50
+"""ns, 13 days: longer ones share the last bin."""
+N_BINS: Final = (50 - BITS + 1) * PER_OCTAVE
+
+N_SIZES: Final = 64
+"""Distinct sizes counted per group; later ones are lumped together (bytes = -1 there)."""
+
+# Rows of the sums (int64 exact) of one group = device x operation.
+COUNT, BYTES, LATENCY, SHORTEST, LONGEST, FIRST, LAST, DEPTHS, DEEPEST = range(9)
+TIMED, SEQUENTIAL, NEXT_OFFSET, N_SUMS = range(9, 13)
+
+
+@compiled
+def bin_of(value: int) -> int:
+    """Histogram bin of a latency in ns, after fio's law.
+
+    Source: fio stat.c, plat_val_to_idx, with 7 bits instead of 6.
+    """
+    if value >= MAX_LATENCY:
+        return N_BINS - 1
+    if value < PER_OCTAVE:
+        return max(value, 0)
+    octave = 0
+    shifted = value >> BITS
+    while shifted > 1:
+        shifted >>= 1
+        octave += 1
+    return (octave + 1) * PER_OCTAVE + ((value >> octave) - PER_OCTAVE)
+
+
+@compiled
+def _count_size(sizes: np.ndarray, size: int) -> None:
+    """sizes: int64[N_SIZES + 1, 2], (bytes, count) rows; the last is for what has no room."""
+    for k in range(N_SIZES):
+        if sizes[k, 1] == 0:
+            sizes[k, 0] = size
+        if sizes[k, 0] == size:
+            sizes[k, 1] += 1
+            return
+    sizes[N_SIZES, 1] += 1
+
+
+@compiled
+def tally(
+    out: np.ndarray, n_ops: int, sums: np.ndarray, squares: np.ndarray, bins: np.ndarray,
+    sizes: np.ndarray,
+) -> None:  # fmt: skip
+    """Add requests to the statistics of their groups, group = device * n_ops + operation.
+
+    out: int64[N_OUT, n]. sums: int64[N_SUMS, groups]. squares: float64[groups], ns**2. bins:
+    int64[groups, N_BINS]. sizes: int64[groups, N_SIZES + 1, 2].
+    """
+    for i in range(out.shape[1]):
+        group = out[OUT_DEVICE, i] * n_ops + min(out[OUT_OP, i], n_ops - 1)
+        issue = out[OUT_ISSUE, i]
+        complete = out[OUT_COMPLETE, i]
+        sums[COUNT, group] += 1
+        sums[BYTES, group] += out[OUT_BYTES, i]
+        first = issue if issue != UNKNOWN_TIME else complete
+        last = complete if complete != UNKNOWN_TIME else issue
+        sums[FIRST, group] = min(sums[FIRST, group], first)
+        sums[LAST, group] = max(sums[LAST, group], last)
+        sums[DEPTHS, group] += out[OUT_DEPTH, i]
+        sums[DEEPEST, group] = max(sums[DEEPEST, group], out[OUT_DEPTH, i])
+        if out[OUT_OFFSET, i] == sums[NEXT_OFFSET, group]:
+            sums[SEQUENTIAL, group] += 1
+        sums[NEXT_OFFSET, group] = out[OUT_OFFSET, i] + out[OUT_BYTES, i]
+        _count_size(sizes[group], out[OUT_BYTES, i])
+        if issue == UNKNOWN_TIME or complete == UNKNOWN_TIME:
+            continue
+        latency = complete - issue
+        sums[TIMED, group] += 1
+        sums[LATENCY, group] += min(latency, MAX_LATENCY)
+        sums[SHORTEST, group] = min(sums[SHORTEST, group], latency)
+        sums[LONGEST, group] = max(sums[LONGEST, group], latency)
+        squares[group] += float(latency) * float(latency)
+        bins[group, bin_of(latency)] += 1
+
+
+PERCENTILES: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
+N_OPS: Final = len(OPS) + 1
+SEQUENTIAL_SHARE: Final = 0.9
+RANDOM_SHARE: Final = 0.1
+MAX_GROUPS: Final = 4096
+S_PER_NS: Final = 1e-9
+
+
+class Tally:
+    """Counts, sums and a latency histogram (bins of 0.8 %) per device and operation."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._names: list[str] = []
+        self._sums = np.zeros((N_SUMS, 0), np.int64)
+        self._squares = np.zeros(0)
+        self._bins = np.zeros((0, N_BINS), np.int64)
+        self._sizes = np.zeros((0, N_SIZES + 1, 2), np.int64)
+
+    def add(self, rows: np.ndarray, names: list[str]) -> None:
+        """Count *rows* as in a `Block`; devices beyond 1,365 share the last group."""
+        self._grow(names)
+        self.rows += rows.shape[1]
+        rows = np.array(rows)
+        rows[OUT_DEVICE] = np.minimum(rows[OUT_DEVICE], len(self._names) - 1)
+        if (rows[OUT_COMPLETE] != UNKNOWN_TIME).any():
+            more = self._sums.shape[1] - self._bins.shape[0]
+            new_bins = np.zeros((more, N_BINS), np.int64)
+            self._bins = np.concatenate((self._bins, new_bins)) if more else self._bins
+        tally(rows, N_OPS, self._sums, self._squares, self._bins, self._sizes)
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """One measurement for each device that did anything."""
+        found = (self._measurement(i) for i in range(len(self._names)))
+        return tuple(m for m in found if m is not None)
+
+    def _grow(self, names: list[str]) -> None:
+        limit = MAX_GROUPS // N_OPS
+        new = names[len(self._names) : limit]
+        if not new:
+            return
+        if len(self._names) + len(new) == limit:
+            new[-1] = "others"
+        more = len(new) * N_OPS
+        self._names += new
+        sums = np.zeros((N_SUMS, more), np.int64)
+        sums[[SHORTEST, FIRST]] = np.iinfo(np.int64).max
+        sums[[LONGEST, LAST, NEXT_OFFSET]] = np.iinfo(np.int64).min
+        self._sums = np.concatenate((self._sums, sums), axis=1)
+        self._squares = np.concatenate((self._squares, np.zeros(more)))
+        sizes = np.zeros((more, N_SIZES + 1, 2), np.int64)
+        sizes[:, N_SIZES, 0] = -1
+        self._sizes = np.concatenate((self._sizes, sizes))
+
+    def _measurement(self, device: int) -> Measurement | None:
+        groups = slice(device * N_OPS, (device + 1) * N_OPS)
+        sums = self._sums[:, groups]
+        counts = sums[COUNT].tolist()
+        total, known = sum(counts), sum(counts[: len(OPS)])
+        if total == 0:
+            return None
+        span_s = (int(sums[LAST].max()) - int(sums[FIRST].min())) * S_PER_NS
+        warnings = [f"{counts[-1]} requests of unknown operation"] if counts[-1] else []
+        if not sums[TIMED].any():
+            warnings.append("no latencies in this format: arrivals only")
+        warnings += [
+            Warning("few-requests", f"{n} {op}{'' if n == 1 else 's'}: too few for a rate")
+            for op, n in zip(OPS, counts, strict=False)
+            if 0 < n < FEWEST
+        ]
+        has_depth = sums[DEEPEST].max() > 0
+        conditions = Conditions(
+            read_fraction=counts[0] / known if known else None,
+            access=_access(int(sums[SEQUENTIAL].sum()), total),
+            block_size=_block_size(self._sizes[groups].reshape(-1, 2)),
+            targets=1,
+            duration_s=span_s if span_s > 0 else None,
+            depth_mean=int(sums[DEPTHS].sum()) / total if has_depth else None,
+        )
+        results = [
+            self._op_result(device * N_OPS + i, span_s) if n else None for i, n in enumerate(counts)
+        ]
+        return Measurement(
+            label=self._names[device],
+            conditions=conditions,
+            ops={op: r for op, r in zip(OPS, results, strict=False) if r is not None},
+            warnings=tuple(warnings),
+            mixed=results[-1],
+        )
+
+    def _op_result(self, group: int, span_s: float) -> OpResult:
+        sums = self._sums[:, group]
+        count, n_bytes = int(sums[COUNT]), int(sums[BYTES])
+        has_rate = span_s > 0 and count >= FEWEST
+        return OpResult(
+            count=count,
+            bytes=n_bytes,
+            iops=count / span_s if has_rate else 0.0,
+            bytes_per_s=n_bytes / span_s if has_rate else 0.0,
+            clat=self._latency(group) if sums[TIMED] else None,
+        )
+
+    def _latency(self, group: int) -> Latency:
+        sums = self._sums[:, group]
+        timed = int(sums[TIMED])
+        mean = int(sums[LATENCY]) / timed
+        variance = max(float(self._squares[group]) / timed - mean * mean, 0.0)
+        used = np.flatnonzero(self._bins[group])
+        counts = self._bins[group][used]
+        low, high = int(sums[SHORTEST]), int(sums[LONGEST])
+        middles = np.clip(bin_middle_ns(used), low, high)
+        values = middles * S_PER_NS
+        return Latency(
+            count=timed,
+            mean_s=mean * S_PER_NS,
+            min_s=low * S_PER_NS,
+            max_s=high * S_PER_NS,
+            stddev_s=variance**0.5 * S_PER_NS,
+            percentiles_s=percentiles_of_bins(values, counts, PERCENTILES),
+            bin_s=values,
+            bin_count=counts,
+        )
+
+
+def bin_middle_ns(bins: np.ndarray) -> np.ndarray:
+    """Middles, float64[n] in ns, of the histogram bins with these numbers.
+
+    >>> bin_middle_ns(np.array([5, 128, 256])).tolist()
+    [5.0, 128.0, 256.5]
+    """
+    octave = np.maximum(bins // PER_OCTAVE - 1, 0)
+    within = np.where(bins < PER_OCTAVE, bins, bins % PER_OCTAVE + PER_OCTAVE)
+    width = np.left_shift(1, octave)
+    middles: np.ndarray = within * width + (width - 1) / 2
+    return middles
+
+
+def _access(sequential: int, total: int) -> Literal["random", "sequential"] | None:
+    """Sequential if nearly every request starts where its device's previous one ended."""
+    share = sequential / total
+    if share >= SEQUENTIAL_SHARE:
+        return "sequential"
+    return "random" if share <= RANDOM_SHARE else None
+
+
+def _block_size(sizes: np.ndarray) -> int | dict[int, float] | None:
+    """The one size, or size -> fraction; None when there are more sizes than were counted."""
+    if sizes[sizes[:, 0] < 0][:, 1].sum() > 0:
+        return None
+    seen = sizes[sizes[:, 1] > 0]
+    total = int(seen[:, 1].sum())
+    mix: dict[int, float] = {}
+    for size, count in sorted(seen.tolist()):
+        mix[size] = mix.get(size, 0.0) + count / total
+    return next(iter(mix)) if len(mix) == 1 else mix

@@ -15,9 +15,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, TypeVar
 
-from nvmesim.capture.capture import OPS, Conditions, CpuUse, Measurement, Op, OpResult
+from nvmesim.capture.capture import (
+    KINDS,
+    OPS,
+    Conditions,
+    CpuUse,
+    Measurement,
+    Op,
+    OpResult,
+    merge_latencies,
+)
 from nvmesim.capture.caveats import CPU_BOUND_PCT, LITTLE, with_caveats
-from nvmesim.capture.histogram import merge_latencies
 from nvmesim.capture.text import Source, shown
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
@@ -44,10 +52,6 @@ MIX_TOLERANCE: Final = 0.1
 """Shares of reads asked and counted may differ by so much: fio draws for each request."""
 TRIMS: Final = "trims"
 """Code of the warning that trims are left out."""
-_PHASES: Final = Warning(
-    "phases",
-    "reads ran after the writes and not between them (verify): each is measured by itself",
-)
 _SHAPERS: Final = {
     # option: what it does to the load; its name is the warning's code
     "thinktime": "thinktime: the jobs paused, fewer requests were outstanding than iodepth says",
@@ -267,7 +271,10 @@ def _problem(jobs: list[FioJob]) -> str:
     """Say why nothing can be learned from *jobs*; empty if something can."""
     for job in jobs:
         if job.has_failed:
-            return f"job {shown(job.name, 40)!r} failed with {describe_error(job.error)}"
+            why = os.strerror(job.error) if 0 < job.error < 4096 else "no errno"
+            if job.error == errno.EILSEQ:  # verify found other data than it wrote
+                why = "verify found wrong data"
+            return f"job {shown(job.name, 40)!r} failed with error={job.error} ({why})"
     if any(job.results for job in jobs):
         return ""
     trimmed = any(has(job.notes, TRIMS) for job in jobs)
@@ -275,23 +282,12 @@ def _problem(jobs: list[FioJob]) -> str:
     return f"job {shown(jobs[0].name, 40)!r} has zero samples: it did {what}"
 
 
-def describe_error(number: int) -> str:
-    """Return errno *number* with its meaning.
-
-    >>> describe_error(28)
-    'error=28 (No space left on device)'
-    """
-    if number == errno.EILSEQ:  # what fio reports when verify finds other data than it wrote
-        return f"error={number} (verify found wrong data)"
-    known = 0 < number < 4096
-    return f"error={number}" + (f" ({os.strerror(number)})" if known else "")
-
-
 def _measure_phases(jobs: list[FioJob], util: Mapping[str, float]) -> list[Measurement]:
     """Return the measurement of *jobs*; two if they wrote first and then read, as verify does."""
     if not any(job.is_phased for job in jobs):
         return [_measure(jobs, util)]
     found = []
+    text = "reads ran after the writes and not between them (verify): each is measured by itself"
     for op in ("write", "read"):
         alone = [
             replace(
@@ -305,7 +301,8 @@ def _measure_phases(jobs: list[FioJob], util: Mapping[str, float]) -> list[Measu
             if op in job.ops
         ]
         m = _measure(alone, {})
-        found.append(replace(m, label=f"{m.label}: {op}s", warnings=(_PHASES, *m.warnings)))
+        warnings = (Warning("phases", text), *m.warnings)
+        found.append(replace(m, label=f"{m.label}: {op}s", warnings=warnings))
     return found
 
 
@@ -338,14 +335,11 @@ def _merge(results: list[OpResult]) -> OpResult:
         bytes=sum(r.bytes for r in results),
         iops=sum(r.iops for r in results),
         bytes_per_s=sum(r.bytes_per_s for r in results),
-        clat=merge_latencies([r.clat for r in results]),
-        lat=merge_latencies([r.lat for r in results]),
-        slat=merge_latencies([r.slat for r in results]),
+        **{kind: merge_latencies([getattr(r, kind) for r in results]) for kind in KINDS},
     )
 
 
 def _same(values: Iterable[T | None]) -> T | None:
-    """Return the value that all share, else None."""
     distinct = list(dict.fromkeys(values))
     return distinct[0] if len(distinct) == 1 else None
 

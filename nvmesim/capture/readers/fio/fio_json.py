@@ -17,9 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from nvmesim.capture.capture import OPS, Capture, Latency, Measurement, OpResult
+from nvmesim.capture.capture import OPS, Capture, Latency, Measurement, OpResult, fio_bin_value
 from nvmesim.capture.fields import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields
-from nvmesim.capture.histogram import fio_bin_value
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,

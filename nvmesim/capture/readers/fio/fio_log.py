@@ -9,9 +9,9 @@ it does load and drive. Source: fio HOWTO, log file formats; fio iolog.c.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -267,8 +267,12 @@ def _requests(
 ) -> pl.LazyFrame:
     """Return the requests in order of completion; of a long log read again, in file order."""
     if not kept:
+
+        def frames(source: Source, layout: LogLayout) -> Iterator[pl.DataFrame]:
+            yield from (_frame(rows, device) for rows in row_batches(source, layout, Notes()))
+
         tables = [
-            lazy_table(_frames_of(source, layout, device), REQUEST_SCHEMA)
+            lazy_table(partial(frames, source, layout), REQUEST_SCHEMA)
             for source, layout in zip(sources, layouts, strict=True)
         ]
         merged = tables[0]
@@ -282,12 +286,6 @@ def _requests(
         return _with_depth(found.sort("complete_ns", maintain_order=True))
 
     return lazy_table(lambda: iter([whole()]), REQUEST_SCHEMA)
-
-
-def _frames_of(
-    source: Source, layout: LogLayout, device: str | None
-) -> Callable[[], Iterator[pl.DataFrame]]:
-    return lambda: (_frame(rows, device) for rows in row_batches(source, layout, Notes()))
 
 
 def _frame(rows: Rows, device: str | None) -> pl.DataFrame:

@@ -12,19 +12,24 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Final
 
 import numpy as np
+import polars as pl
 
-from nvmesim.capture.capture import OPS, Latency, OpResult
-from nvmesim.capture.fields import MAX_LATENCY_S
-from nvmesim.capture.histogram import (
+from nvmesim.capture.capture import (
     FIO_PERCENTILES,
+    OPS,
+    Capture,
+    Latency,
+    OpResult,
     fio_bin_index,
     fio_bin_value,
     percentiles_of_bins,
 )
-from nvmesim.capture.lines import STEPS_BACK, Notes
+from nvmesim.capture.fields import MAX_LATENCY_S
+from nvmesim.capture.lines import OTHER_COMMANDS, STEPS_BACK, Notes, line_frames
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
     ColumnNames,
@@ -32,7 +37,9 @@ from nvmesim.capture.readers.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.text import Source
+from nvmesim.capture.requests import UNKNOWN_TIME
+from nvmesim.capture.requests.table import Block, requests_capture, rows_of
+from nvmesim.capture.text import Head, Source
 from nvmesim.warning import Warning
 
 ROW: Final = re.compile(
@@ -322,3 +329,90 @@ class LogStats:
                 text = f"mean {self.kind} of {op}s {change:+.0%} from the first quarter to the last"
                 found.append(Warning(DRIFTING, f"drift: {text}"))
         return found
+
+
+# -- fio's iolog -----------------------------------------------------------------------------------
+#
+# What ``write_iolog`` requested and when, without latencies. Version 3 stamps every line in us,
+# version 2 has ``wait`` lines between. File names may hold spaces: lines are read from the right.
+# Source: fio HOWTO, trace file formats.
+
+_IOLOG_HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
+_IOLOG_LINE: Final = (
+    r"^(?:(?P<time>[0-9]{1,18}) )?(?P<device>\S.*) "
+    r"(?P<action>read|write|trim|sync|datasync|wait|add|open|close)"
+    r"(?: (?P<offset>[0-9]{1,18})(?: (?P<bytes>[0-9]{1,15}))?)?\s*$"
+)
+NS_PER_US: Final = 1000
+MAX_TIME_US: Final = 10**13
+MAX_LENGTH: Final = 2**40
+
+
+def _sniff_iolog(head: Head) -> bool:
+    """True if *head* starts with the header of an iolog."""
+    return _IOLOG_HEADER.fullmatch(head.text.split("\n", 1)[0]) is not None
+
+
+def _read_iolog(source: Source) -> Capture:
+    """Read an iolog: arrivals only; CaptureError if it holds no read and no write."""
+    return requests_capture(
+        source, "fio-iolog", _iolog_blocks, version=f"iolog {_iolog_version(source)}"
+    )
+
+
+def _iolog_version(source: Source) -> int:
+    header = _IOLOG_HEADER.fullmatch(source.head.text.split("\n", 1)[0])
+    return int(header[1]) if header else 3
+
+
+def _iolog_blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """The requests in batches, in the order of the file."""
+    version = _iolog_version(source)
+    if version == 2:
+        notes.warnings.append("version 2 has no times: only its wait lines space the requests")
+    names = ColumnNames()
+    clock_ns = others = back = 0
+    last_ns = -(2**62)
+    is_first = True
+    for lines in line_frames(source, notes):
+        text = lines[1:] if is_first else lines
+        is_first = False
+        text = text.filter(pl.col("line").str.strip_chars() != "")
+        found = text.select(pl.col("line").str.extract_groups(_IOLOG_LINE)).unnest("line")
+        found = found.with_columns(pl.col("time", "offset", "bytes").cast(pl.Int64))
+        if version == 2:
+            waits = pl.when(pl.col("action") == "wait").then(pl.col("offset")).otherwise(0)
+            clock = waits.fill_null(0).clip(0, MAX_TIME_US).cum_sum() * NS_PER_US + clock_ns
+        else:
+            known = pl.col("time") <= MAX_TIME_US
+            clock = pl.when(known).then(pl.col("time")).otherwise(None) * NS_PER_US
+        found = found.with_columns(issue_ns=clock)
+        if version == 2 and found.height:
+            clock_ns = int(found["issue_ns"][-1])
+        asked = found.filter(pl.col("action").is_in(OPS))
+        good = asked.filter(
+            pl.col("issue_ns").is_not_null()
+            & pl.col("offset").is_not_null()
+            & pl.col("bytes").is_between(1, MAX_LENGTH)
+        )
+        notes.skipped += found["action"].null_count() + asked.height - good.height
+        others += int(found["action"].is_in(["trim", "sync", "datasync"]).sum())
+        steps = good["issue_ns"].diff()
+        back += int((steps < -STEP_NS).sum())
+        if good.height:
+            back += int(good["issue_ns"][0]) - last_ns < -STEP_NS
+            last_ns = int(good["issue_ns"][-1])
+        issue, offset, size = (good[name].to_numpy() for name in ("issue_ns", "offset", "bytes"))
+        files = good["device"].unique(maintain_order=True)
+        numbers = [names.number(name) for name in files]
+        device = good["device"].replace_strict(files, numbers, return_dtype=pl.Int64).to_numpy()
+        is_write = (good["action"] == "write").to_numpy()
+        never = np.full_like(issue, UNKNOWN_TIME)
+        rows = rows_of(issue, never, offset, size, device, is_write)
+        notes.skipped += int((device < 0).sum())  # of files beyond the room for names
+        yield Block(rows[:, device >= 0], names.known)
+    notes.say(back, STEPS_BACK, "places where the time steps back by more than a second")
+    notes.say(others, OTHER_COMMANDS, "trims and flushes are left out")
+
+
+REPORTS: Final = {"fio-iolog": SimpleNamespace(sniff=_sniff_iolog, read=_read_iolog)}
