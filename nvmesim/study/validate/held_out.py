@@ -104,7 +104,13 @@ class CaseAnswer:
         """Return the answer whose `asdict` is *tables*."""
         return cls(
             tuple(
-                Prediction(**{**row, "standing": Standing(**row["standing"])})
+                Prediction(
+                    **{
+                        **row,
+                        "standing": Standing(**row["standing"]),
+                        "parts": {name: tuple(span) for name, span in row["parts"].items()},
+                    }
+                )
                 for row in tables["predictions"]
             ),
             tuple(Failure(**row) for row in tables["failures"]),
