@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nvmesim.capture.histogram import percentiles_of_bins
 
-from nvmesim.capture.capture import Capture, Measurement
+from nvmesim.capture.capture import Capture, Measurement, percentiles_of_bins
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has

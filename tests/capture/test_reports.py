@@ -38,7 +38,7 @@ def test_perf_that_calls_mebibytes_megabytes(tmp_path: Path) -> None:
     assert renamed.measurements == measurements("spdk/perf.txt")
 
 
-EXPECTED = tomllib.loads((DATA / "expected.toml").read_text("utf-8"))
+EXPECTED = tomllib.loads((DATA / "expected" / "figures.toml").read_text("utf-8"))
 SCALE = {"iops": 1, "bytes_per_s": 1, "count": 1, "bytes": 1}
 
 

@@ -14,7 +14,7 @@ from nvmesim.errors import CaptureError
 from tests.capture.contract import DATA, refused, written
 from tests.fuzz.mutate import RUNS
 
-FILES = tomllib.loads((DATA / "unrecognised.toml").read_text("utf-8"))
+FILES = tomllib.loads((DATA / "unrecognised" / "files.toml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.capture.registry import read_capture, read_captures
-from nvmesim.capture.unwrap import MAIL, plain_mail
+from nvmesim.capture.unrecognised import MAIL, plain_mail
 from nvmesim.warning import Warning
 from tests.capture.contract import DATA, read_text
 

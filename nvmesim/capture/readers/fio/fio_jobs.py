@@ -271,10 +271,10 @@ def _problem(jobs: list[FioJob]) -> str:
     """Say why nothing can be learned from *jobs*; empty if something can."""
     for job in jobs:
         if job.has_failed:
-            why = os.strerror(job.error) if 0 < job.error < 4096 else "no errno"
+            why = f" ({os.strerror(job.error)})" if 0 < job.error < 4096 else ""
             if job.error == errno.EILSEQ:  # verify found other data than it wrote
-                why = "verify found wrong data"
-            return f"job {shown(job.name, 40)!r} failed with error={job.error} ({why})"
+                why = " (verify found wrong data)"
+            return f"job {shown(job.name, 40)!r} failed with error={job.error}{why}"
     if any(job.results for job in jobs):
         return ""
     trimmed = any(has(job.notes, TRIMS) for job in jobs)
