@@ -344,8 +344,7 @@ def _few(
     told = _told_of_few(bank, best, draws, is_known or grows, has_percentiles)
     odds = 1.0
     if kind is not None and host.link.kind == "pcie":
-        rate = float(np.exp(found.values[problem.names.index("rate")]))
-        odds = sheet_odds(host.link, min(p.block_size for p in points), rate)
+        odds = sheet_odds(host.link, min(p.block_size for p in points), top)
     return replace(told, cost=found.cost, dies=round(best["dies"]), odds=odds)
 
 
