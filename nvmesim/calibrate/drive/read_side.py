@@ -287,11 +287,7 @@ def _few(
     held = held_ps(template)
     latency = max(lone * 1e12 - (host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
     took = [p.outstanding / p.iops for p in points if not p.is_cpu_bound]
-    grows = (
-        ceiling is None
-        and not (saturated or is_known)
-        and max(took, default=0.0) > GROWS * min(took)
-    )
+    grows = ceiling is None and not (saturated or is_known) and _grows(took)
     if not is_known and not saturated and took and not grows:
         latency, is_known = min(took) * 1e12 - host_ps(host), True
     share = min(LIKELY_SHARE, SLOW_DIE_PS / latency)

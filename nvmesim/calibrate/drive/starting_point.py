@@ -127,11 +127,11 @@ def reads_of_mixes(mixes: Sequence[Point]) -> tuple[list[Point], list[str]]:
     """Reads that *mixes* hold, where no row is of reads or writes alone, and what is said of it.
 
     A write is taken to last as long as drives with a buffer take (`LONE_S`), reads the rest of a
-    request's time. Raises FitError where there are no mixes either.
+    request's time. Raises FitError where there are no random mixes either.
     """
     if not mixes:
         raise FitError(
-            "no point measures the drive alone: all are held out or CPU-bound; "
+            "no point measures the drive alone: all are sequential mixes, held out or CPU-bound; "
             "add a capture of reads or of writes with more jobs or less depth"
         )
     found = []
