@@ -112,6 +112,8 @@ class ReadSide(Frozen):
     """A sequential reader finds its data read ahead: no die is waited for, ``read_bandwidth`` and
     the constant part are what it gets. Found: one 980 PRO does 76k sequential reads of 4 KiB a
     second at depth 1, and 15k random ones."""
+    stream: Time | None = None
+    """Constant part of a read that was read ahead. None: as of a random read."""
     unmapped: bool = False
     """Nothing was written: the controller answers by itself, and waits for no die."""
 

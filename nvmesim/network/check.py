@@ -287,6 +287,7 @@ def _check_columns(net: Network) -> None:
         (threads, c, 0, (1 << 36) + 1, "handler"), (threads, d, 0, _TIME, "half of a setup"),
         (forks, a, 0, n_ops, "phase"), (destages, b, 0, MAX_CHILDREN + 1, "programs at once"),
         (splits, a, 1, MAX_CHILDREN + 1, "units"), (splits, b, 0, n_ops, "program of a unit"),
+        (splits, d, 0, n + 1, "lanes of units"),
     ):  # fmt: skip
         _within(column[rows], low, high, what)
     kind = net.station_kind

@@ -118,7 +118,8 @@ class Op(IntEnum):
     FORK = 10
     """The children of phase a of the request's plan; continue when the last has ended."""
     SPLIT = 11
-    """a children with the program at b, on the token's lane; continue when the last has ended."""
+    """a children with the program at b; continue when the last has ended. On the token's lane, or
+    with d > 0 on neighbouring lanes, the first of them drawn from d."""
     DESTAGE = 12
     """b programs on drawn dies of the bank of d stations from a on; the token goes on at once."""
     MARK = 13

@@ -26,7 +26,7 @@ from nvmesim.calibrate.drive.gate import (
     undetermined,
 )
 from nvmesim.calibrate.drive.large_reads import fit_large_reads
-from nvmesim.calibrate.drive.laws import SHALLOW
+from nvmesim.calibrate.drive.laws import SHALLOW, unloaded_latency_s
 from nvmesim.calibrate.drive.read_side import (
     ENOUGH,
     Ceiling,
@@ -37,6 +37,7 @@ from nvmesim.calibrate.drive.read_side import (
     may_be_latency,
 )
 from nvmesim.calibrate.drive.starting_point import (
+    Key,
     alone_and_beside,
     blank_drive,
     fit_stream,
@@ -60,7 +61,7 @@ from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.over_time.time_series import buffers_of, suggestions, time_series_of
-from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.points import LONE_S, Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes
 from nvmesim.calibrate.smallest.smaller import smaller
@@ -81,6 +82,7 @@ LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
     None: ("drain", "controller"),
 }  # fmt: skip
 """Limits of writes, by what limits reads."""
+STREAMED: Final[dict[bool, Key]] = {True: "read_bandwidth", False: "write_bandwidth"}
 
 
 def fit_drive(
@@ -332,13 +334,13 @@ class _Fitting:
         """*profile* with the bandwidths that sequential rows tell."""
         if profile.rounds is not None:
             return profile
-        reads, writes = streams(points, read=True), streams(points, read=False)
-        if reads:
-            self.tell("sequential reads")
-            profile = fit_stream(profile, self.host, reads, "read_bandwidth", sources(reads))
-        if writes:
-            self.tell("sequential writes")
-            profile = fit_stream(profile, self.host, writes, "write_bandwidth", sources(writes))
+        for is_read, key in STREAMED.items():
+            rows = streams(points, read=is_read)
+            alone = [p for p in points if p.random and p.read_fraction == float(is_read)]
+            lone = unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
+            if rows:
+                self.tell(f"sequential {'reads' if is_read else 'writes'}")
+                profile = fit_stream(profile, self.host, rows, key, sources(rows), lone)
         return profile
 
     def _flushes(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
@@ -381,10 +383,8 @@ class _Fitting:
             return Explanation(None, None, self._in_rounds(template, small), 0.0, {})
         profile = with_read_sources(template, found, small)
         if large:
-            size = max(p.block_size for p in large)
-            alike = [p for p in large if p.block_size == size]
-            profile, bounds = fit_large_reads(profile, self.host, alike, self.tell)
-            profile = self._large_sources(profile, bounds, alike)
+            profile, free = fit_large_reads(profile, self.host, large, self.tell)
+            self.free += free
         return Explanation(
             found.ceiling, None, profile, found.cost, read_columns(found), reads=found,
             notes=found.notes, unidentified=found.unidentified,
@@ -434,24 +434,6 @@ class _Fitting:
         self.joint["rounds.write"] = column
         self.free.append("rounds.write")
         return with_draws(profile, {"rounds.write": column}, sources(points))
-
-    def _large_sources(
-        self,
-        profile: DriveProfile,
-        bounds: dict[str, tuple[float, float]],
-        points: Sequence[Point],
-    ) -> DriveProfile:
-        if profile.read.engines is None:
-            return profile
-        source = sources(points)
-        found = {"engines": profile.read.engines, "split": profile.read.split}
-        update = {
-            name: Quantity(value=quantity.value, low=low, high=high, basis="fitted", source=source)
-            for name, quantity in found.items()
-            for low, high in [bounds[name]]
-        }
-        self.free += ["read engines", "read split"]
-        return profile.model_copy(update={"read": profile.read.model_copy(update=update)})
 
     def _writes_behind(
         self, limits: FoundLimits, begun: Explanation, template: DriveProfile,

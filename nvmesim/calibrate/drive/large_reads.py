@@ -1,14 +1,23 @@
-"""Fit what larger reads take: the data engines that move their units one after the other."""
+"""Fit what larger reads take: bytes alone, or data engines that move units one after the other."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
+from nvmesim.calibrate.drive.explanations import MODEL_ERROR
+from nvmesim.calibrate.drive.laws import SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
+from nvmesim.calibrate.drive.starting_point import sources
 from nvmesim.calibrate.evidence import intervals
-from nvmesim.calibrate.infer.optimum import Solution, misfit, solve
+from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
+from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
@@ -17,12 +26,75 @@ REQUESTS = 6_250
 ENGINES = (1, 2, 3, 4, 5, 6)
 NOT_WORSE = 1.92
 """Half of a chi-square of one degree, 95 %: a number of engines so little worse may be right."""
+EARNED: Final = 2 * NOT_WORSE * MODEL_ERROR**2
+"""What data engines, two numbers, must explain more than bytes alone."""
+OVERLAP: Final = 1.7
+"""Bandwidth of many large reads in units of what one at a time tells, at most. Source: seven drives
+of `calibration/held-out` have 1.0 to 1.6 (P02, R22, S02, S10, S11, S12, S15)."""
+LEAST_SD: Final = 0.02
+"""Standard deviation of the logarithm of a bandwidth that sequential rows told, at least: random
+reads of large blocks seldom move just as many bytes. Assumed."""
 
 
 def fit_large_reads(
     profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
-) -> tuple[DriveProfile, dict[str, tuple[float, float]]]:
-    """Fit the data engines on points of one size above 4 KiB, after the 4 KiB side.
+) -> tuple[DriveProfile, list[str]]:
+    """Fit large random reads on *points* after the 4 KiB side; return names of what was fitted.
+
+    Pages on dies of their own and a bandwidth are the smaller model. It is kept unless data engines
+    earn their two numbers.
+    """
+    tell("large reads: bytes")
+    plain = _with_bandwidth(profile, host, points)
+    streamed, cost = _with_engines(profile, host, points, tell)
+    if _cost(_residuals(plain, host, points)) <= cost + EARNED:
+        return plain, ["read bandwidth"]
+    return streamed, ["read engines", "read split"]
+
+
+def _residuals(profile: DriveProfile, host: BenchHost, points: Sequence[Point]) -> list[float]:
+    return [r for p in points for r in misfit(p, measure(profile, host, p, requests=REQUESTS))]
+
+
+def _cost(residuals: Sequence[float]) -> float:
+    """Half a chi-square."""
+    return sum(r * r for r in residuals) / 2
+
+
+def _with_bandwidth(
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point]
+) -> DriveProfile:
+    """*profile* with the bandwidth that *points* and what was known of it before tell."""
+    width = profile.read_bandwidth
+    moved = max(p.iops * p.block_size / p.targets for p in points)
+    sd = 0.0
+    if width.low is not None and width.high is not None:
+        sd = max(LEAST_SD, math.log(width.high / width.low) / 2 / 1.96)
+    start = max(width.value, 1.02 * moved)
+    parameter = Parameter("bandwidth", start, 0.9 * min(moved, start), 20 * start, prior_sd=sd)
+
+    def made(u: Floats) -> DriveProfile:
+        rate = Quantity(value=float(np.exp(u[0])))
+        return profile.model_copy(update={"read_bandwidth": rate})
+
+    rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
+    found = optimum(problem_of(rows, logarithms([parameter]), made, host), effort=0.5)
+    rate = float(np.exp(found.values[0]))
+    ends = intervals(["bandwidth"], np.array([rate]), found.jacobian, found.residuals)
+    low, high = ends["bandwidth"]
+    if max(p.outstanding / p.targets for p in points) <= SHALLOW:
+        high = max(high, OVERLAP * rate)
+    quantity = Quantity(
+        value=rate, low=min(low, 0.98 * rate), high=max(high, 1.02 * rate), basis="fitted",
+        source=sources(points),
+    )  # fmt: skip
+    return profile.model_copy(update={"read_bandwidth": quantity})
+
+
+def _with_engines(
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
+) -> tuple[DriveProfile, float]:
+    """*profile* with data engines, and half a chi-square.
 
     For every number of engines the time of a unit follows; the number with the least misfit wins.
     Rows of one request at a time say nothing of how many there are: then it is the most, as few
@@ -30,25 +102,30 @@ def fit_large_reads(
     """
     lone = max(p.outstanding for p in points) == 1
     tried: list[tuple[float, int, Solution]] = []
-    units = points[0].block_size / 4096
+    busiest = max(points, key=lambda p: p.iops * p.block_size)
+    units = busiest.block_size / profile.read.unit.value
     for count in ENGINES[-1:] if lone else ENGINES:
         tell(f"large reads: {count} data engines")
-        start = count / (1.05 * max(p.iops for p in points)) / units * 1e12
+        start = count / (1.05 * busiest.iops) / units * 1e12
 
         def residuals(x: Floats, count: int = count) -> list[float]:
-            made = _with_engines(profile, count, float(x[0]))
-            return [r for p in points for r in misfit(p, measure(made, host, p, requests=REQUESTS))]
+            return _residuals(_engines(profile, count, float(x[0])), host, points)
 
         found = solve(residuals, [start], rounds=3)
         tried.append((found.cost, count, found))
     least, count, found = min(tried, key=lambda t: t[:2])
-    spread = dict(intervals(["split"], found.values, found.jacobian, found.residuals))
-    open_counts = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
-    spread["engines"] = (min(open_counts), ENGINES[-1] if lone else max(open_counts))
-    return _with_engines(profile, count, float(found.values[0])), spread
+    split = float(found.values[0])
+    made = _engines(profile, count, split)
+    spread = intervals(["split"], found.values, found.jacobian, found.residuals)["split"]
+    counts = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
+    ends = min(counts), ENGINES[-1] if lone else max(counts)
+    update = {
+        name: Quantity(value=value, low=low, high=high, basis="fitted", source=sources(points))
+        for name, value, (low, high) in (("engines", count, ends), ("split", split, spread))
+    }
+    return made.model_copy(update={"read": made.read.model_copy(update=update)}), least
 
 
-def _with_engines(profile: DriveProfile, count: int, split_ps: float) -> DriveProfile:
-    q = Quantity
-    update = {"engines": q(value=count), "split": q(value=split_ps)}
+def _engines(profile: DriveProfile, count: int, split_ps: float) -> DriveProfile:
+    update = {"engines": Quantity(value=count), "split": Quantity(value=split_ps)}
     return profile.model_copy(update={"read": profile.read.model_copy(update=update)})

@@ -48,6 +48,10 @@ from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide
 US, UNIT = 1e6, 4096
 CHANNEL_PS = 3 * US
 """Channel time of 4 KiB at most. Assumed: 1.2 GB/s and overhead; with few dies it hardly shows."""
+PAGE = 16 << 10
+"""Bytes that a die reads at once. Source: the page of 3D TLC NAND is 16 KiB (data sheets of Micron
+B27A and Samsung V6); the latency of a lone read grows by 13 us from 4 to 16 KiB, as its channel
+takes, and by 28 to 64 KiB (`calibration/held-out`, R22)."""
 CHANNEL_SHARE = 0.1
 """Of a lone read's latency, what the channel takes at most. Assumed."""
 CHANNELS = 8
@@ -461,7 +465,10 @@ def with_reads(template: DriveProfile, values: Mapping[str, float]) -> DriveProf
 def blank_reads() -> ReadSide:
     """Return a read side to start from."""
     q = Quantity
-    return ReadSide(base=q(value=US), die=q(value=50 * US), channel=q(value=CHANNEL_PS))
+    return ReadSide(
+        base=q(value=US), die=q(value=50 * US), channel=q(value=CHANNEL_PS),
+        unit=q(value=PAGE, basis="assumed"),
+    )  # fmt: skip
 
 
 def _first_latency(ordered: Sequence[Point]) -> float:

@@ -9,23 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import BenchHost, measure
-from nvmesim.calibrate.drive.laws import in_flight, open_bandwidth, shared_limit
+from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.drive.laws import SHALLOW, in_flight, open_bandwidth, shared_limit
 from nvmesim.calibrate.drive.read_side import ReadFit, blank_reads, with_reads
 from nvmesim.calibrate.drive.write_side import WriteFit, blank_writes
-from nvmesim.calibrate.infer.optimum import misfit, solve
+from nvmesim.calibrate.evidence import intervals
+from nvmesim.calibrate.infer.optimum import optimum
+from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link, command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
-REQUESTS: Final = 3_000
+STREAM_ROUNDS: Final = 4
+LEAST_WAIT_PS: Final = 0.1e6
+"""Least time before the data of a sequential request. Assumed."""
 LARGER_PAYLOAD: Final = 512
 """Largest TLP payload that is assumed where a row needs more than the usual one carries."""
 
@@ -40,32 +44,44 @@ def streams(points: Sequence[Point], *, read: bool) -> list[Point]:
 
 
 def fit_stream(
-    profile: DriveProfile, host: BenchHost, points: Sequence[Point], key: Key, source: str
-) -> DriveProfile:
-    """Return *profile* with the bandwidth at *key* that *points* tell."""
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], key: Key, source: str,
+    lone_s: float = 0.0,
+) -> DriveProfile:  # fmt: skip
+    """Return *profile* with the bandwidth at *key* that *points* tell.
+
+    A row of a request or two tells how long one takes, and not how many bytes move at most. With
+    such rows what comes before the data is fitted too, up to *lone_s* (the latency of a random
+    request), and bandwidths are as likely as data sheets have them.
+    """
+    is_read = key == "read_bandwidth"
     top = max(p.iops * p.block_size / p.targets for p in points)
+    width = Parameter("bandwidth", 1.02 * top, low=0.9 * top, high=20 * top)
+    parameters = [width]
+    if lone_s and min(in_flight(p) / p.targets for p in points) <= SHALLOW:
+        if host.link.kind == "pcie":
+            usual, sd = open_bandwidth(host.link, top, read=is_read)
+            parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
+        most = lone_s * 1e12
+        parameters.append(Parameter("wait", most / 2, low=min(LEAST_WAIT_PS, most / 4), high=most))
 
-    def made(rate: float) -> DriveProfile:
-        return profile.model_copy(update={key: Quantity(value=rate)})
+    def made(u: Floats) -> DriveProfile:
+        rate, *waits = np.exp(u).tolist()
+        update: dict[str, Any] = {key: Quantity(value=rate)}
+        if waits:
+            wait = Quantity(value=waits[0], basis="fitted", source=source)
+            side, name = ("read", "stream") if is_read else ("write", "base")
+            update[side] = getattr(profile, side).model_copy(update={name: wait})
+        return profile.model_copy(update=update)
 
-    def residuals(x: Floats) -> list[float]:
-        drive = made(float(x[0]))
-        return [
-            r
-            for p in points
-            for r in misfit(
-                replace(p, percentiles_s={}),
-                measure(drive, host, p, requests=REQUESTS + 10 * p.outstanding),
-            )
-        ]
-
-    found = solve(residuals, [1.02 * top], step=0.03, rounds=4, low=[0.9 * top], high=[20 * top])
-    rate = float(found.values[0])
-    half = 0.02 * rate
-    quantity = Quantity(
-        value=rate, low=rate - half, high=rate + half, basis="fitted", source=source
-    )
-    return profile.model_copy(update={key: quantity})
+    rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
+    found = optimum(problem_of(rows, logarithms(parameters), made, host), rounds=STREAM_ROUNDS)
+    names = [p.name for p in parameters]
+    ends = intervals(names, np.exp(found.values), found.jacobian, found.residuals)
+    rate = float(np.exp(found.values[0]))
+    low, high = min(0.98 * rate, ends["bandwidth"][0]), max(1.02 * rate, ends["bandwidth"][1])
+    quantity = Quantity(value=rate, low=low, high=high, basis="fitted", source=source)
+    fitted = made(found.values) if is_read else profile
+    return fitted.model_copy(update={key: quantity})
 
 
 def with_payload(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:

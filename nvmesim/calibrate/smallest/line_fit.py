@@ -75,10 +75,6 @@ SAID: Final[dict[Kind, str]] = {
     "plain": "a latency and a bandwidth", "cap": "a latency, a bandwidth and a cap on requests",
     "batch": "batches of all that is queued, and a bandwidth,",
 }  # fmt: skip
-PIECE: Final = 128 << 10
-"""Bytes of a command of which nothing is known, at most: of a larger request the link carries one
-piece while the drive stores another. Source: MDTS of many drives, and Linux' former
-max_sectors_kb."""
 EACH_PS: Final = 1e6
 """What each request adds to a batch besides its bytes, where rows tell no more than a batch's own
 time. Assumed: 1 us."""
@@ -296,9 +292,6 @@ def _maker(
     def made(at: Mapping[str, float]) -> DriveProfile:
         key = "read_bandwidth" if is_read else "write_bandwidth"
         profile = template
-        if large > PIECE:
-            piece = Quantity(value=PIECE, basis="assumed", source="the way and the media overlap")
-            profile = template.model_copy(update={"max_transfer": piece})
         if "bandwidth" in at:
             profile = profile.model_copy(update={key: Quantity(value=at["bandwidth"])})
         if kind == "batch":

@@ -260,10 +260,14 @@ def _advance(net, run, room, target, until):
                     if code == state.SPLIT:
                         n = ops[pc, network.O_UNITS]
                         tokens[u, state.LEFT] = n
+                        lanes = ops[pc, network.O_BANK]
+                        if lanes > 0:
+                            drawn = mix(tokens[u, state.KEY], ops[pc, network.O_PURPOSE])
+                            tokens[u, state.LANE] = below(drawn, lanes)
                         for unit in range(n, 0, -1):
                             n_free -= 1
                             c = free[n_free]
-                            begin_unit(tokens, c, k, unit, ops[pc, network.O_PROGRAM])
+                            begin_unit(tokens, c, k, unit, ops[pc, network.O_PROGRAM], lanes > 0)
                             resume[n_resume] = c
                             n_resume += 1
                         break

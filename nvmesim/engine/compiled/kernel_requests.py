@@ -219,12 +219,14 @@ def choose_member(child, alt_program, alt_member, load, alts, tokens, k):
 
 
 @inlined
-def begin_unit(tokens, c, k, unit, program):
-    """Make token *c* the *unit*-th unit of *k*."""
+def begin_unit(tokens, c, k, unit, program, is_spread):
+    """Make token *c* the *unit*-th unit of *k*, on its lane or as far beyond if *is_spread*."""
     u, p = uint64(c), uint64(k)
     tokens[u, state.PC] = program
     tokens[u, state.KEY] = mix(tokens[p, state.KEY], -unit)  # no purpose is negative
     tokens[u, state.LANE] = tokens[p, state.LANE]
+    if is_spread:
+        tokens[u, state.LANE] += unit
     tokens[u, state.SETUP] = 0
     tokens[u, state.ROOT] = tokens[p, state.ROOT]
     tokens[u, state.PARENT] = k

@@ -367,9 +367,12 @@ class ReferenceEngine:
             die.destage()
 
     def _split(self, token: Token, op: Operation) -> list[simpy.Process]:
-        units = range(1, op.a + 1)
+        if op.d > 0:
+            token.lane = below(mix(token.key, op.purpose), op.d)
+        step = int(op.d > 0)
         tokens = [
-            Token(token.order + u, mix(token.key, -u), token.request, token.lane) for u in units
+            Token(token.order + u, mix(token.key, -u), token.request, token.lane + step * u)
+            for u in range(1, op.a + 1)
         ]
         return [self.env.process(self._walk(unit, op.b)) for unit in tokens]
 
