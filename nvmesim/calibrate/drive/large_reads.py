@@ -28,9 +28,10 @@ NOT_WORSE = 1.92
 """Half of a chi-square of one degree, 95 %: a number of engines so little worse may be right."""
 EARNED: Final = 2 * NOT_WORSE * MODEL_ERROR**2
 """What data engines, two numbers, must explain more than bytes alone."""
-OVERLAP: Final = 1.7
-"""Bandwidth of many large reads in units of what one at a time tells, at most. Source: seven drives
-of `calibration/held-out` have 1.0 to 1.6 (P02, R22, S02, S10, S11, S12, S15)."""
+LONE_ERROR: Final = 0.15
+"""Standard error of the logarithm of what pages and bytes make of one large read at a time. Source:
+seven drives of `calibration/held-out` move 1.0 to 1.6 times the bytes that their lone reads tell so
+(P02, R22, S02, S10, S11, S12, S15)."""
 LEAST_SD: Final = 0.02
 """Standard deviation of the logarithm of a bandwidth that sequential rows told, at least: random
 reads of large blocks seldom move just as many bytes. Assumed."""
@@ -42,14 +43,20 @@ def fit_large_reads(
     """Fit large random reads on *points* after the 4 KiB side; return names of what was fitted.
 
     Pages on dies of their own and a bandwidth are the smaller model. It is kept unless data engines
-    earn their two numbers.
+    earn their two numbers. One request at a time tells the bandwidth roughly; what it takes besides
+    is given to the engines.
     """
     tell("large reads: bytes")
     plain = _with_bandwidth(profile, host, points)
-    streamed, cost = _with_engines(profile, host, points, tell)
+    is_lone = _are_lone(points)
+    streamed, cost = _with_engines(plain if is_lone else profile, host, points, tell)
     if _cost(_residuals(plain, host, points)) <= cost + EARNED:
         return plain, ["read bandwidth"]
     return streamed, ["read engines", "read split"]
+
+
+def _are_lone(points: Sequence[Point]) -> bool:
+    return max(p.outstanding / p.targets for p in points) <= SHALLOW
 
 
 def _residuals(profile: DriveProfile, host: BenchHost, points: Sequence[Point]) -> list[float]:
@@ -78,12 +85,13 @@ def _with_bandwidth(
         return profile.model_copy(update={"read_bandwidth": rate})
 
     rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
-    found = optimum(problem_of(rows, logarithms([parameter]), made, host), effort=0.5)
+    problem = problem_of(rows, logarithms([parameter]), made, host)
+    if _are_lone(points):
+        problem = replace(problem, assumed=np.full_like(problem.assumed, LONE_ERROR))
+    found = optimum(problem, effort=0.5)
     rate = float(np.exp(found.values[0]))
     ends = intervals(["bandwidth"], np.array([rate]), found.jacobian, found.residuals)
     low, high = ends["bandwidth"]
-    if max(p.outstanding / p.targets for p in points) <= SHALLOW:
-        high = max(high, OVERLAP * rate)
     quantity = Quantity(
         value=rate, low=min(low, 0.98 * rate), high=max(high, 1.02 * rate), basis="fitted",
         source=sources(points),
@@ -100,13 +108,13 @@ def _with_engines(
     Rows of one request at a time say nothing of how many there are: then it is the most, as few
     would cap what more depth brings.
     """
-    lone = max(p.outstanding for p in points) == 1
+    lone = _are_lone(points)
     tried: list[tuple[float, int, Solution]] = []
     busiest = max(points, key=lambda p: p.iops * p.block_size)
     units = busiest.block_size / profile.read.unit.value
     for count in ENGINES[-1:] if lone else ENGINES:
         tell(f"large reads: {count} data engines")
-        start = count / (1.05 * busiest.iops) / units * 1e12
+        start = (1 if lone else count) / (1.05 * busiest.iops) / units * 1e12
 
         def residuals(x: Floats, count: int = count) -> list[float]:
             return _residuals(_engines(profile, count, float(x[0])), host, points)

@@ -28,6 +28,8 @@ from nvmesim.errors import FitError
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
 STREAM_ROUNDS: Final = 4
+FLASH_S: Final = 1e-3
+"""Latency of a lone read from which on it is of a disk: a stream then waits for no arm."""
 LEAST_WAIT_PS: Final = 0.1e6
 """Least time before the data of a sequential request. Assumed."""
 LARGER_PAYLOAD: Final = 512
@@ -57,10 +59,16 @@ def fit_stream(
     top = max(p.iops * p.block_size / p.targets for p in points)
     width = Parameter("bandwidth", 1.02 * top, low=0.9 * top, high=20 * top)
     parameters = [width]
-    if lone_s and min(in_flight(p) / p.targets for p in points) <= SHALLOW:
+    is_deep = max(in_flight(p) / p.targets for p in points) > SHALLOW
+    if (
+        host.link.kind in ("pcie", "sata")
+        and 0 < lone_s < FLASH_S
+        and (min(in_flight(p) / p.targets for p in points) <= SHALLOW)
+    ):
+        usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
         if host.link.kind == "pcie":
             usual, sd = open_bandwidth(host.link, top, read=is_read)
-            parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
+        parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
         most = lone_s * 1e12
         parameters.append(Parameter("wait", most / 2, low=min(LEAST_WAIT_PS, most / 4), high=most))
 
@@ -79,7 +87,8 @@ def fit_stream(
     ends = intervals(names, np.exp(found.values), found.jacobian, found.residuals)
     rate = float(np.exp(found.values[0]))
     low, high = min(0.98 * rate, ends["bandwidth"][0]), max(1.02 * rate, ends["bandwidth"][1])
-    quantity = Quantity(value=rate, low=low, high=high, basis="fitted", source=source)
+    basis: Literal["fitted", "assumed"] = "fitted" if is_deep or len(parameters) == 1 else "assumed"
+    quantity = Quantity(value=rate, low=low, high=high, basis=basis, source=source)
     fitted = made(found.values) if is_read else profile
     return fitted.model_copy(update={key: quantity})
 
@@ -121,6 +130,8 @@ def blank_bandwidth(points: Sequence[Point], link: Link, *, read: bool) -> Quant
     return Quantity(value=usual, low=ends[0], high=ends[1])
 
 
+SATA_SD: Final = 0.1
+"""Standard deviation of the logarithm of `SATA_BANDWIDTH`. Assumed: twice what data sheets show."""
 SATA_BANDWIDTH: Final = {True: 550e6, False: 510e6}
 """Bytes/s of reads (true) and writes of a SATA drive that no row shows. Source: data sheets state
 520 to 560 and 480 to 530 MB/s (Samsung 860 EVO, PM863a; Intel S4510; Micron 5300)."""

@@ -117,6 +117,9 @@ DRAWS: Final = 256
 NEAR_ALL: Final = 0.8
 """Share of the bytes/s of a stream, or of what drives read of their link, from which on large
 random reads are taken to be limited by bytes. Assumed."""
+LARGE: Final = 128 << 10
+"""Bytes of a random read from which on it is limited by bytes in any case: its pages are on as many
+dies as a stream's."""
 LASTING: Final = 0.5
 """Share of the writes/s that last by data sheets, from which on small rows are taken to be limited
 by nothing but bytes: caches and fresh flash are no slower for small writes. Assumed."""
@@ -139,7 +142,8 @@ def fit_bytes(
     least = stream or OF_LINK[True] * host.link.raw_bytes_per_s
     size = max(p.block_size for p in points)
     is_waiting = max(p.outstanding for p in points) > SHALLOW
-    if host.link.kind != "pcie" or moved < NEAR_ALL * least or not is_waiting:
+    is_less = size < LARGE and moved < NEAR_ALL * least
+    if host.link.kind != "pcie" or is_less or not is_waiting:
         return None
     lone_ps = LONE_S[True] * 1e12
     latency = Parameter("latency", lone_ps, lone_ps / 5, 5 * lone_ps, prior_sd=LONE_DOUBT[True])
