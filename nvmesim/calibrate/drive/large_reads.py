@@ -24,6 +24,7 @@ from nvmesim.catalog.profile import DriveProfile, Quantity
 REQUESTS = 6_250
 """Of one candidate: rates hardly scatter."""
 ENGINES = (1, 2, 3, 4, 5, 6)
+LONE_ENGINES: Final = 64
 NOT_WORSE = 1.92
 """Half of a chi-square of one degree, 95 %: a number of engines so little worse may be right."""
 EARNED: Final = 2 * NOT_WORSE * MODEL_ERROR**2
@@ -105,14 +106,14 @@ def _with_engines(
     """*profile* with data engines, and half a chi-square.
 
     For every number of engines the time of a unit follows; the number with the least misfit wins.
-    Rows of one request at a time say nothing of how many there are: then it is the most, as few
-    would cap what more depth brings.
+    Rows of one request at a time say nothing of how many there are: then they are so many that they
+    cap nothing.
     """
     lone = _are_lone(points)
     tried: list[tuple[float, int, Solution]] = []
     busiest = max(points, key=lambda p: p.iops * p.block_size)
     units = busiest.block_size / profile.read.unit.value
-    for count in ENGINES[-1:] if lone else ENGINES:
+    for count in (LONE_ENGINES,) if lone else ENGINES:
         tell(f"large reads: {count} data engines")
         start = (1 if lone else count) / (1.05 * busiest.iops) / units * 1e12
 
@@ -126,7 +127,7 @@ def _with_engines(
     made = _engines(profile, count, split)
     spread = intervals(["split"], found.values, found.jacobian, found.residuals)["split"]
     counts = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
-    ends = min(counts), ENGINES[-1] if lone else max(counts)
+    ends = min(counts), max(counts)
     update = {
         name: Quantity(value=value, low=low, high=high, basis="fitted", source=sources(points))
         for name, value, (low, high) in (("engines", count, ends), ("split", split, spread))

@@ -25,17 +25,25 @@ from nvmesim.network.distributions import nearest_share
 ARM_S: Final = 2.5e-3
 """Time of a lone random read from which on an arm moved. Source: short strokes of data sheets take
 3 ms with half a turn; flash and its interface 0.1 to 0.3."""
+MOST_READS: Final = 1000.0
+"""Random reads/s that no arm does. Source: 7200 to 15000 rpm do 70 to 200 alone, 400 sorted."""
+BYTES_SHARE: Final = 0.5
+"""Of its link, what a solid-state drive moves at least. Source: data sheets of SATA drives state
+480 to 560 MB/s of 600."""
 DRAWS: Final = 256
 LEAST_SD: Final = 0.05
 """Least standard deviation of the logarithm of a positioning time. Assumed: repeats differ so."""
 
 
 def is_disk(host: BenchHost, reads: Sequence[Point]) -> bool:
-    """True if *reads*, random ones, are those of an arm."""
-    shallow = min(reads, key=lambda p: p.outstanding, default=None)
+    """True if *reads*, random ones, are those of an arm: slow alone, however few their bytes."""
+    shallow = min(reads, key=lambda p: (p.outstanding, p.block_size), default=None)
     if shallow is None or host.link.kind == "pcie" or shallow.outstanding > 2 * shallow.targets:
         return False
-    return shallow.outstanding / shallow.iops > ARM_S
+    if max(p.iops / p.targets for p in reads) > MOST_READS:
+        return False
+    bytes_s = shallow.block_size / (BYTES_SHARE * host.link.raw_bytes_per_s)
+    return shallow.outstanding / shallow.iops - bytes_s > ARM_S
 
 
 def fit_disk(

@@ -19,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+from nvmesim.calibrate.bench import GHZ, GHZ_ENDS
 from nvmesim.calibrate.datasheet import read_datasheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.drive.sheet import fit_datasheet
@@ -51,8 +52,6 @@ LARGE: Final = 1 << 17
 """Bytes from which a request is many commands: as many fewer are simulated, `FEWEST` at least."""
 FEWEST: Final = 4_000
 PROCESSES: Final = 2
-GHZ: Final = 2.4
-"""Clock of a host that its source does not name, as `calibrate` assumes it."""
 CORES: Final = 64
 
 
@@ -216,6 +215,7 @@ def _profile(case: HeldCase, split: Split, folder: Path) -> tuple[Any, tuple[str
 def _fitted(path: Path, host: str | None) -> DriveFit:
     """The fit of the points in *path*; where it is refused, a user tries without the host."""
     captures = read_captures([str(path)])
+    link = None if host is None else host.split(",")[1]
     try:
         first = fit_drive(captures, name="held-out", captured_on=host)
         if host is None or not first.misses:
@@ -223,8 +223,8 @@ def _fitted(path: Path, host: str | None) -> DriveFit:
     except NvmesimError:
         if host is None:
             raise
-        return fit_drive(captures, name="held-out")
-    second = fit_drive(captures, name="held-out")
+        return fit_drive(captures, name="held-out", link=link)
+    second = fit_drive(captures, name="held-out", link=link)
     return first if second.misses else second
 
 
@@ -268,7 +268,8 @@ def _host(case: HeldCase) -> str | None:
 def tables_of(case: HeldCase, row: HeldRow, profile: Any) -> dict[str, Any]:
     """Return the scenario of *row*, as the tables of a file."""
     facts, raid = case.facts, row.cells["raid"]
-    cpu = {"cores": CORES, "threads_per_core": 2, "ghz": facts.get("ghz", GHZ), "lanes": 256,
+    unknown = {"value": GHZ, "low": GHZ_ENDS[0], "high": GHZ_ENDS[1], "basis": "assumed"}
+    cpu = {"cores": CORES, "threads_per_core": 2, "ghz": facts.get("ghz", unknown), "lanes": 256,
            "pcie_generation": 5}  # fmt: skip
     tables: dict[str, Any] = {
         "server": {"stack": facts["stack"], "sockets": [{"cpu": cpu}]},
