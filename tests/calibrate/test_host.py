@@ -89,7 +89,7 @@ def test_a_host_as_text():
     assert (asked.host.ghz, str(asked.host.link), asked.notes) == (2.1, "pcie3 x4", ())
     assumed = parse_host("linux-io_uring")
     assert len(assumed.notes) == 2
-    assert "3.3 GHz is assumed" in assumed.notes[1]
+    assert "3 GHz is assumed" in assumed.notes[1]
 
 
 @pytest.mark.parametrize(

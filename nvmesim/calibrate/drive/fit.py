@@ -338,6 +338,9 @@ class _Fitting:
             rows = streams(points, read=is_read)
             alone = [p for p in points if p.random and p.read_fraction == float(is_read)]
             lone = unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
+            small = [p for p in rows if p.block_size <= UNIT]
+            if small and not alone:
+                lone = max(lone, unloaded_latency_s(small, read=is_read)[0])
             if rows:
                 self.tell(f"sequential {'reads' if is_read else 'writes'}")
                 profile = fit_stream(profile, self.host, rows, key, sources(rows), lone)

@@ -12,7 +12,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR
-from nvmesim.calibrate.drive.laws import SHALLOW
+from nvmesim.calibrate.drive.laws import ALONE, SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
 from nvmesim.calibrate.drive.starting_point import sources
 from nvmesim.calibrate.evidence import intervals
@@ -49,15 +49,22 @@ def fit_large_reads(
     """
     tell("large reads: bytes")
     plain = _with_bandwidth(profile, host, points)
-    is_lone = _are_lone(points)
+    is_lone = _are_lone(profile, points)
     streamed, cost = _with_engines(plain if is_lone else profile, host, points, tell)
     if _cost(_residuals(plain, host, points)) <= cost + EARNED:
         return plain, ["read bandwidth"]
     return streamed, ["read engines", "read split"]
 
 
-def _are_lone(points: Sequence[Point]) -> bool:
-    return max(p.outstanding / p.targets for p in points) <= SHALLOW
+def _are_lone(profile: DriveProfile, points: Sequence[Point]) -> bool:
+    """True if no row waits for others: they take about what pages and bytes take alone."""
+    lone_s = (profile.read.base.value + profile.read.die.value) / 1e12
+    rate = profile.read_bandwidth.value
+    return all(
+        p.outstanding <= SHALLOW * p.targets
+        or p.outstanding / p.iops <= ALONE * (lone_s + p.block_size / rate)
+        for p in points
+    )
 
 
 def _residuals(profile: DriveProfile, host: BenchHost, points: Sequence[Point]) -> list[float]:
@@ -87,7 +94,7 @@ def _with_bandwidth(
 
     rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
     problem = problem_of(rows, logarithms([parameter]), made, host)
-    if _are_lone(points):
+    if _are_lone(profile, points):
         problem = replace(problem, assumed=np.full_like(problem.assumed, LONE_ERROR))
     found = optimum(problem, effort=0.5)
     rate = float(np.exp(found.values[0]))
@@ -109,7 +116,7 @@ def _with_engines(
     Rows of one request at a time say nothing of how many there are: then they are so many that they
     cap nothing.
     """
-    lone = _are_lone(points)
+    lone = _are_lone(profile, points)
     tried: list[tuple[float, int, Solution]] = []
     busiest = max(points, key=lambda p: p.iops * p.block_size)
     units = busiest.block_size / profile.read.unit.value
