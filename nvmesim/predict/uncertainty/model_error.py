@@ -241,7 +241,7 @@ def read_table(text: str) -> tuple[Miss, ...]:
             Standing(row["model_class"], row["limit"], int(row["rows"]), float(row["depth"]),
                      float(row["size"]), float(row["drives"]), float(row["read"]),
                      float(row["moved"]) if row["moved"] else None, cast("Sheet", row["sheet"]),
-                     float(row["between"])),
+                     float(row["between"]), float(row["clock"])),
             (float(row["down"]), float(row["up"])),
         )
         for row in csv.DictReader(lines)

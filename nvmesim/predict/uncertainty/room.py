@@ -30,6 +30,8 @@ LEAST: Final = 0.1
 """Room that is left on each side, of the logarithm."""
 SAME_SIZE: Final = 1.1
 SAME_SHARE: Final = 0.05
+SECTOR: Final = 4096
+"""Bytes that most drives write at once."""
 
 
 def room(scenario: ResolvedScenario, iops: float) -> Span:
@@ -80,6 +82,7 @@ def _most(
     """Yield rates that are not exceeded, requests/s: a row's, times how much more is in flight."""
     drives = len(scenario.drives)
     for row in rows:
-        if row.block_size <= SAME_SIZE * group.mean_size:
+        is_part = row.read < 1 and row.block_size < SECTOR <= group.mean_size  # it is read before
+        if row.block_size <= SAME_SIZE * group.mean_size and not is_part:
             deeper = max(1.0, group.in_flight / drives / row.depth)
             yield FASTER * (row.measured or 0.0) / row.drives * drives * deeper

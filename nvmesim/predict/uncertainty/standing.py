@@ -180,9 +180,9 @@ Sheet = Literal["", "random reads", "random writes", "sequential"]
 """A figure that data sheets state."""
 NAMES = ("all", "rows 0", "few rows", "moved", "same", "share of reads", "more drives", "CPU",
          "link", "array", "few sources", "latency", "stated", "stated writes",
-         "between")  # fmt: skip
+         "between", "size", "clock")  # fmt: skip
 """Of `Standing.covariates`."""
-AWAY = ("rows 0", "few rows", "moved", "share of reads", "more drives")
+AWAY = ("rows 0", "few rows", "moved", "share of reads", "more drives", "size")
 """Those that lead away from evidence: they never make a prediction surer."""
 
 
@@ -210,6 +210,8 @@ class Standing:
     """The figure of a data sheet that is asked, if no rows were fitted."""
     between: float = 0.0
     """1 if rows of this size and share of reads are shallower and deeper, on as many drives."""
+    clock: float = 0.0
+    """1 if the clock of the server's CPUs is stated, 0 if it may be any within an interval."""
 
     @property
     def kind(self) -> str:
@@ -244,6 +246,7 @@ class Standing:
             float(self.limit == "latency-bound"),
             float(is_sheet and self.sheet in ("random reads", "sequential")),
             float(is_sheet and self.sheet == "random writes"), self.between,
+            min(abs(self.size), FAR) if self.rows else 0.0, self.clock,
         )  # fmt: skip
 
     def _moved(self) -> float:
@@ -284,11 +287,12 @@ def standing(
     if model_class == CPU_BOUND:  # then the stack must have been captured
         stacks = {c.stack for d in scenario.drives if (c := d.profile.captured) and c.stack}
         each = each if stacks <= {scenario.stack.name} else []
+    clock = float(all(s.cpu.ghz.low is None for s in scenario.sockets))
     if not each or not all(each):
-        return Standing(model_class, limit, sheet=_sheet(scenario))
+        return Standing(model_class, limit, sheet=_sheet(scenario), clock=clock)
     rows, near, moved, between = min((e for e in each if e is not None), key=lambda e: e[0])
     sheet: Sheet = "" if rows else _sheet(scenario)
-    return Standing(model_class, limit, rows, *near, moved, sheet, between)
+    return Standing(model_class, limit, rows, *near, moved, sheet, between, clock)
 
 
 def _of(
