@@ -220,7 +220,7 @@ class _Fitting:
         )  # fmt: skip
 
     def _whole(self, points: Sequence[Point]) -> list[Point]:
-        """*points* but writes of a part of a sector, of which the rest is read and written again."""
+        """*points* but writes of a part of a sector: its rest is read and written again."""
         changed = [
             p for p in points
             if p.read_fraction == 0 and p.block_size < UNIT and p.outstanding / p.iops > CHANGED_S
