@@ -11,6 +11,7 @@ import pytest
 from nvmesim.calibrate.bench import measure, parse_host
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
+from nvmesim.errors import FitError
 
 K, M = 1 << 10, 1 << 20
 
@@ -126,3 +127,53 @@ def test_mixes_alone_are_fitted():
     host = parse_host("linux-libaio,pcie4 x4,3.7 GHz").host
     more = replace(mixes[0], jobs=8)
     assert measure(fit.profile, host, more).iops == pytest.approx(171_852, rel=0.1)
+
+
+def test_a_lone_sequential_read_tells_its_latency_and_no_bandwidth():
+    host = "linux-libaio,pcie4 x4,3 GHz"
+    rows = [("read", 4 * K, 1, 1, 10_474), ("randread", 4 * K, 1, 1, 6_383)]  # S17
+    fit, predicted = fitted(host, rows)
+    width = fit.profile.read_bandwidth
+    assert width.basis == "assumed"
+    assert width.low < 5e9 < width.high
+    assert fit.profile.read.stream.basis == "fitted"
+    assert predicted("read", 4 * K, 1, 1) == pytest.approx(10_474, rel=0.06)
+    assert predicted("read", 32 * K, 1, 1) == pytest.approx(9_529, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("large", "asked", "iops"),
+    [
+        (("randread", 7 * M, 1, 128, 486.5), ("randread", 2 * M, 1, 1), 1_337),  # S11
+        (("randread", 7 * M, 1, 128, 486.5), ("randread", 4 * M, 1, 1), 753.7),
+        (("randread", 576 * K, 1, 1, 2_562), ("randread", 2 * M, 1, 32), 1_643),
+    ],
+)
+def test_large_reads_take_their_latency_and_their_bytes(large, asked, iops):
+    rows = [("randread", 4 * K, 1, 1, 14_003), large]
+    _, predicted = fitted("linux-io_uring,pcie4 x4,3 GHz", rows)
+    assert predicted(*asked) == pytest.approx(iops, rel=0.25)
+
+
+def test_a_large_read_does_not_make_a_disk():
+    rows = [("randread", 4 * M, 1, 1, 115.4), ("randread", 4 * K, 8, 32, 64_864)]  # S01, SATA
+    fit, predicted = fitted("linux-libaio,sata3,3 GHz", rows)
+    assert not fit.profile.sorts
+    assert not fit.misses
+    assert predicted("randread", 4 * K, 8, 8) == pytest.approx(65_565, rel=0.1)
+
+
+def test_a_write_of_a_part_of_a_sector_tells_nothing_of_whole_ones():
+    host = "linux-libaio,pcie4 x4,3 GHz"
+    part, whole = ("randwrite", 512, 1, 1, 2_087), ("randwrite", 4 * K, 1, 1, 31_900)  # M05
+    with pytest.raises(FitError, match="add a row of writes of 4 KiB"):
+        fitted(host, [part])
+    fit, predicted = fitted(host, [part, whole])
+    assert predicted("randwrite", 4 * K, 1, 1) == pytest.approx(31_900, rel=0.05)
+    assert any("not fitted" in note for note in fit.warnings)
+
+
+def test_small_sequential_writes_tell_how_long_random_ones_take():
+    rows = [("write", 4 * K, 1, 1, 58_600), ("randwrite", M, 1, 4096, 540)]  # S04
+    _, predicted = fitted("linux-libaio,pcie3 x4,2.5 GHz", rows)
+    assert predicted("randwrite", 4 * K, 1, 1) == pytest.approx(53_200, rel=0.2)

@@ -92,8 +92,8 @@ def fork(phase: int = 0) -> Row:
     return op(Op.FORK, phase)
 
 
-def split(n: int, program: int) -> Row:
-    return op(Op.SPLIT, n, program)
+def split(n: int, program: int, lanes: int = 0) -> Row:
+    return op(Op.SPLIT, n, program, 0, lanes)
 
 
 def destage(first: int, n_dies: int, programs: int = 1) -> Row:

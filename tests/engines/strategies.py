@@ -185,7 +185,8 @@ class RandomNetwork:
         for _ in range(roll(1, 4)):
             rows = self.steps(3)
             if self.chance(30):
-                rows += [b.split(roll(1, 4), self.some(units)), *self.steps(1)]
+                lanes = n if self.chance(50) else 0
+                rows += [b.split(roll(1, 4), self.some(units), lanes), *self.steps(1)]
             if self.chance(15):
                 rows = self.threaded(rows)
             self.child_programs.append(net.program(*rows))

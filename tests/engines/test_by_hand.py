@@ -10,7 +10,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import NetworkError
 from nvmesim.network.check import check
-from nvmesim.network.network import HORIZON_PS, Network
+from nvmesim.network.network import HORIZON_PS, Kind, Network
 from tests.engines import builder as b
 
 Engines = type[CompiledEngine] | type[ReferenceEngine]
@@ -244,3 +244,17 @@ def gated_by_a_batcher() -> Network:
 def test_what_cannot_be(make: Callable[[], Network], text: str) -> None:
     with pytest.raises(NetworkError, match=text):
         check(make())
+
+
+@both_engines
+@pytest.mark.parametrize(
+    ("units", "expected"), [(3, EACH), (4, EACH), (5, 2 * EACH), (9, 3 * EACH)]
+)
+def test_units_on_neighbouring_lanes_meet_only_when_the_bank_is_full(
+    engine: Engines, units: int, expected: int
+) -> None:
+    net = b.NetworkBuilder()
+    first, *_ = (net.station(Kind.FIFO) for _ in range(4))
+    unit = net.program(b.lane(first, 4, EACH))
+    found, _ = ends(engine, replayed(net, [0], [b.split(units, unit, lanes=4)]))
+    assert found == [expected]

@@ -82,3 +82,10 @@ def test_the_printed_interval_is_within():
     assert value.low >= 0.999 * value.value * math.exp(-down)
     assert value.high <= 1.001 * value.value * math.exp(up)
     assert value.low < value.value < value.high
+
+
+def test_a_write_of_a_part_of_a_sector_does_not_bound_whole_ones():
+    part = row(1, 2_000.0, read=0.0, block_size=512)
+    assert left(2_500.0, rows=[part], depth=1, read=0.0)[1] == math.inf
+    whole = row(1, 2_000.0, read=0.0)
+    assert left(2_500.0, rows=[whole], depth=1, read=0.0)[1] < math.inf

@@ -136,3 +136,19 @@ def test_a_stated_duration() -> None:
     assert found.simulated_s == pytest.approx(0.05, rel=0.01)
     assert found.bottleneck.reliefs
     assert found.bottleneck.reliefs[0].gain_high - found.bottleneck.reliefs[0].gain_low < 0.2
+
+
+@pytest.mark.parametrize("read", [1.0, 0.0])
+def test_a_large_command_takes_the_slower_of_data_path_and_port(read: float) -> None:
+    """1 MiB behind a port of 15.75 GB/s and of 7.88: the data path is slower than both."""
+    found = []
+    for link in ("pcie5 x4", "pcie4 x4"):
+        small = scenario(
+            drives=1, drive={"write": {"base": "10 us", "program": "1 us", "buffer": "64 MiB"},
+                             "link": link},
+            threads_total=1, outstanding=1, block_size="1 MiB", read=read, access="sequential",
+            run={"requests": 2_000},
+        )  # fmt: skip
+        found.append(simulate(small).total.latency.mean)
+    assert found[0] == pytest.approx(found[1], rel=1e-3)
+    assert found[0] == pytest.approx((1 << 20) / (3e9 if read else 2e9), rel=0.06)
