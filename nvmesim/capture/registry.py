@@ -137,7 +137,7 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("fio-log", "fio.fio_log"),
     LazyReader("fio-iolog", "fio.log_rows"),
     LazyReader("points", "points_table"),
-    LazyReader("diskspd-xml", "diskspd"),
+    LazyReader("diskspd-xml", "diskspd_xml"),
     LazyReader("diskspd-text", "diskspd_text"),
     LazyReader("biosnoop", "public_traces"),
     LazyReader("biolatency", "biolatency"),

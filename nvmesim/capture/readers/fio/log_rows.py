@@ -28,7 +28,7 @@ from nvmesim.capture.capture import (
     fio_bin_value,
     percentiles_of_bins,
 )
-from nvmesim.capture.fields import MAX_LATENCY_S
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S
 from nvmesim.capture.lines import OTHER_COMMANDS, STEPS_BACK, Notes, line_frames
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
