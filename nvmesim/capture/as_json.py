@@ -54,7 +54,7 @@ def describe_capture(capture: Capture) -> Table:
             "rows": capture.rows,
             "skipped": capture.skipped,
             "ops": {op: _ops(results) for op, results in ops.items() if results},
-            "warnings": list(dict.fromkeys(warnings)),
+            "warnings": list(dict.fromkeys(map(str, warnings))),
             "has_requests": capture.requests is not None,
             "series": [] if capture.series is None else _series(capture.series),
             "measurements": [_measurement(m) for m in measurements],
@@ -126,5 +126,5 @@ def _measurement(measurement: Measurement) -> Table:
         "ops": {op: _ops([result]) for op, result in _results(measurement).items()},
         "cpu": measurement.cpu and dataclasses.asdict(measurement.cpu),
         "disk_util_pct": measurement.disk_util_pct,
-        "warnings": list(measurement.warnings),
+        "warnings": list(map(str, measurement.warnings)),
     }
