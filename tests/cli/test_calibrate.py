@@ -126,7 +126,6 @@ randread,4 KiB,1,8,92000,87
         (POINTS, ["--empirical", "--hold-out", "QD=4"], "none is predicted: no --hold-out"),
         (NO_CPU, ["--stack", "--cpu", "2.4 GHz"], "CPU cost needs rows with CPU figures"),
         (FULL, [], "no point measures the drive alone"),
-        (POINTS, ["--hold-out", "OP=read"], "no point measures the drive alone"),
         ('{"fio version": "fio-3.35", "jobs": [{"jobname"', [], "p.csv"),
     ],
 )
