@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -18,6 +17,7 @@ from nvmesim.capture.capture import (
     OpResult,
     merge_latencies,
 )
+from nvmesim.files import plain_json
 
 SHOWN_PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 OP_NAMES: Final = ("read", "write", "mixed")
@@ -42,7 +42,7 @@ def describe_capture(capture: Capture) -> Table:
     for m in measurements:
         for op, result in _results(m).items():
             ops[op].append(result)
-    table: Table = _plain(
+    table: Table = plain_json(
         {
             "file": str(capture.file),
             "format": capture.format,
@@ -54,24 +54,13 @@ def describe_capture(capture: Capture) -> Table:
             "rows": capture.rows,
             "skipped": capture.skipped,
             "ops": {op: _ops(results) for op, results in ops.items() if results},
-            "warnings": list(dict.fromkeys(warnings)),
+            "warnings": list(dict.fromkeys(map(str, warnings))),
             "has_requests": capture.requests is not None,
             "series": [] if capture.series is None else _series(capture.series),
             "measurements": [_measurement(m) for m in measurements],
         }
     )
     return table
-
-
-def _plain(value: Any) -> Any:
-    """Return *value* with texts as keys, and None for numbers that JSON has no text for."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):  # a warning is its text here
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _conditions(conditions: Conditions) -> Table:
@@ -137,5 +126,5 @@ def _measurement(measurement: Measurement) -> Table:
         "ops": {op: _ops([result]) for op, result in _results(measurement).items()},
         "cpu": measurement.cpu and dataclasses.asdict(measurement.cpu),
         "disk_util_pct": measurement.disk_util_pct,
-        "warnings": list(measurement.warnings),
+        "warnings": list(map(str, measurement.warnings)),
     }

@@ -325,15 +325,17 @@ def fio_bin_value(index: np.ndarray | int) -> np.ndarray:
     return np.where(index < 2 << FIO_BITS, index, middle).astype(np.float64)
 
 
-def fio_bin_index(value: np.ndarray) -> np.ndarray:
+def fio_bin_index(value: np.ndarray, bits: int = FIO_BITS) -> np.ndarray:
     """Bin of each value, the inverse of `fio_bin_value`; int64[n] >= 0 -> int64[n].
+
+    2**bits bins an octave. Source: fio stat.c, plat_val_to_idx.
 
     >>> fio_bin_index(np.array([0, 127, 128, 255, 256])).tolist()
     [0, 127, 128, 191, 192]
     """
     # frexp is exact below 2**53 ns, a hundred days.
-    octave = np.maximum(np.frexp(value.astype(np.float64))[1] - 1 - FIO_BITS, 0).astype(np.int64)
-    index: np.ndarray = (octave << FIO_BITS) + (value >> octave)
+    octave = np.maximum(np.frexp(value.astype(np.float64))[1] - 1 - bits, 0).astype(np.int64)
+    index: np.ndarray = (octave << bits) + (value >> octave)
     return index
 
 

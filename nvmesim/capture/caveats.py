@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nvmesim.capture.capture import KINDS, Capture, Latency, Measurement, Op, OpResult
-from nvmesim.capture.fields import MAX_LATENCY_S
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S
 from nvmesim.capture.text import Source
 from nvmesim.warning import Warning
 

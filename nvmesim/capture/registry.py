@@ -137,11 +137,8 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("fio-log", "fio.fio_log"),
     LazyReader("fio-iolog", "fio.log_rows"),
     LazyReader("points", "points_table"),
-    LazyReader("diskspd-xml", "diskspd"),
+    LazyReader("diskspd-xml", "diskspd_xml"),
     LazyReader("diskspd-text", "diskspd_text"),
-    LazyReader("blkparse", "blkparse"),
-    LazyReader("blktrace", "blktrace_binary"),
-    LazyReader("tracepoints", "blkparse"),
     LazyReader("biosnoop", "public_traces"),
     LazyReader("biolatency", "biolatency"),
     LazyReader("public-trace", "public_traces"),
@@ -154,6 +151,10 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("elbencho", "generators"),
     LazyReader("spdk", "printed"),
     LazyReader("ioping", "printed"),
+    # These import Numba.
+    LazyReader("blkparse", "blkparse"),
+    LazyReader("blktrace", "blktrace_binary"),
+    LazyReader("tracepoints", "blkparse"),
 )
 
 

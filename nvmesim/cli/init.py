@@ -19,8 +19,6 @@ from nvmesim.raid.levels import CHOICES, MD_LEVELS, POOL_LEVELS
 if TYPE_CHECKING:
     from nvmesim.catalog.profile import PlatformProfile
 
-DEFAULT_DRIVE: Final = "kioxia-cd6-r-15.36tb"
-"""Of the data-centre drives the one of whose numbers the fewest are assumed."""
 STACKS: Final = {"linux": "linux-io_uring", "windows": "windows-2019"}
 """Operating system -> the stack that is taken for it."""
 NO_PLATFORM: Final = "none"
@@ -58,7 +56,7 @@ class Question:
 def questions() -> list[Question]:
     """Return what is asked, in its order."""
     from nvmesim.catalog import load as catalog
-    from nvmesim.scenario.workload_keys import PRESETS
+    from nvmesim.scenario.workload_keys import DRIVE, PRESETS
 
     def free(answers: Mapping[str, str]) -> bool:
         return answers["platform"] == NO_PLATFORM
@@ -72,7 +70,7 @@ def questions() -> list[Question]:
         Question("cpu", "CPU", "xeon-gold-6130", lambda: catalog.names("cpu"), free),
         Question("sockets", "Sockets", "1", lambda: ("1", "2", "4"), free),
         Question("os", "Operating system", "linux", lambda: tuple(STACKS)),
-        Question("drive", "Drive", DEFAULT_DRIVE, lambda: catalog.names("drive"), bare),
+        Question("drive", "Drive", DRIVE, lambda: catalog.names("drive"), bare),
         Question("count", "How many drives", "8", is_asked=bare),
         Question("raid", "RAID level", "raid5", lambda: CHOICES),
         Question("load", "Load", "oltp", lambda: tuple(PRESETS)),
@@ -206,7 +204,7 @@ def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
     >>> scenario_tables({"drive": "hdd-7200", "count": "2", "raid": "raid1"})["volume"]["raid"]
     'raid1'
     """
-    from nvmesim.scenario.workload_keys import preset, workload
+    from nvmesim.scenario.workload_keys import DRIVE, preset, workload
 
     raid, load = answers.get("raid", "none"), answers.get("load", "oltp")
     system, platform = answers.get("os", "linux"), answers.get("platform", NO_PLATFORM)
@@ -218,7 +216,7 @@ def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
     server["stack"] = STACKS[system]
     if not is_known or "cpu" in answers:
         server["sockets"] = [{"cpu": answers.get("cpu", "xeon-gold-6130")} for _ in range(sockets)]
-    drive, count = answers.get("drive", DEFAULT_DRIVE), _count(answers)
+    drive, count = answers.get("drive", DRIVE), _count(answers)
     shares = [(socket, len(range(socket, count, sockets))) for socket in range(sockets)]
     drives = [{"profile": drive, "count": n, "socket": socket} for socket, n in shares if n]
     own = "drive" not in answers and _own_drives(platform)

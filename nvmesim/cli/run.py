@@ -153,7 +153,7 @@ def sweep(
     be built.
     """
     from nvmesim.show.blocks import Line
-    from nvmesim.show.views.sweep import never, sweep_blocks, sweep_page
+    from nvmesim.show.views.sweep_tables import never, sweep_blocks, sweep_page
     from nvmesim.study.sweep.api import SweepTally
     from nvmesim.study.sweep.api import sweep as swept
     from nvmesim.study.sweep.plan import parse_over

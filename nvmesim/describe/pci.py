@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nvmesim.capture.fields import parsed_xml
+from nvmesim.capture.checked_numbers import parsed_xml
 from nvmesim.capture.text import Source, shown
 from nvmesim.catalog.links import PAYLOADS
 from nvmesim.describe.facts import (
@@ -24,7 +24,7 @@ from nvmesim.describe.facts import (
     pcie_text,
     slower_link,
 )
-from nvmesim.describe.machine import cpu_text, named_ghz
+from nvmesim.describe.listings import cpu_text, named_ghz
 
 _ADDRESS: Final = re.compile(
     r"^((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:\n]+): (.*)$", re.M

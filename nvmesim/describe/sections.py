@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from nvmesim.capture.text import Source, TextSource, shown
-from nvmesim.describe import machine, pci
+from nvmesim.describe import listings, pci
 from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Nodes, Slot
 from nvmesim.errors import InputError
 
@@ -40,19 +40,19 @@ _INDENTED: Final = r"[ \t]+\S.*|[ \t]*"
 DUMPS: Final = (
     # Where two say the same thing, the earlier one is believed.
     Dump("lspci -vv", rf"{_FUNCTION}$", rf"(?:\n(?:{_FUNCTION}|{_INDENTED})$)*", pci.read_lspci),
-    Dump("nvme list -o json", r"[ \t]*\{\s{0,99}\"Devices\"\s*:", "json", machine.read_nvme_list),
+    Dump("nvme list -o json", r"[ \t]*\{\s{0,99}\"Devices\"\s*:", "json", listings.read_nvme_list),
     Dump("nvme list", r"Node +(?:Generic +)?SN +Model\b.*\n-[- ]+$", r"(?:\n/dev/\S+ .*$)*",
-        machine.read_nvme_table),
+        listings.read_nvme_table),
     Dump("lscpu", r"Architecture *\u00a0?:.*$",
-        r"(?:\n(?!Personalities)[ \t]*[^\W\d][^:\n]*:(?:[ \t\u00a0].*)?$)*", machine.read_lscpu),
-    Dump("lscpu -J", r"[ \t]*\{\s{0,99}\"lscpu\"\s*:", "json", machine.read_lscpu_json),
-    Dump("lsblk -J", r"[ \t]*\{\s{0,99}\"blockdevices\"\s*:", "json", machine.read_lsblk),
+        r"(?:\n(?!Personalities)[ \t]*[^\W\d][^:\n]*:(?:[ \t\u00a0].*)?$)*", listings.read_lscpu),
+    Dump("lscpu -J", r"[ \t]*\{\s{0,99}\"lscpu\"\s*:", "json", listings.read_lscpu_json),
+    Dump("lsblk -J", r"[ \t]*\{\s{0,99}\"blockdevices\"\s*:", "json", listings.read_lsblk),
     Dump("lstopo --of xml", r"[ \t]*<(?:\?xml|!DOCTYPE topology|topology|object)\b",
         r"(?s:(?!.*</topology>).*|.*?</topology>)", pci.read_lstopo),
     Dump("mdadm --detail", r"/dev/\S+:\n[ \t]+(?:Version|Container) : .*$",
-        rf"(?:\n(?:/dev/\S+:|[A-Z][\w ]+ : .*|{_INDENTED})$)*", machine.read_detail),
+        rf"(?:\n(?:/dev/\S+:|[A-Z][\w ]+ : .*|{_INDENTED})$)*", listings.read_detail),
     Dump("/proc/mdstat", r"Personalities :.*$",
-        rf"(?:\n(?:md\S+ : .*|{_INDENTED})$)*(?:\nunused devices:.*$)?", machine.read_mdstat),
+        rf"(?:\n(?:md\S+ : .*|{_INDENTED})$)*(?:\nunused devices:.*$)?", listings.read_mdstat),
 )  # fmt: skip
 _START: Final = re.compile("|".join(f"(^{dump.start})" for dump in DUMPS), re.M)
 _COMMAND: Final = re.compile(

@@ -17,16 +17,16 @@ _DRAWERS: Final = {
     ("Result", "chart"): "charts.result:chart",
     ("Result", "html"): "report:fragment",
     ("Result", "text"): "answer:printed",
-    ("DriveFit", "chart"): "charts.fits:chart",
+    ("DriveFit", "chart"): "charts.fit_charts:chart",
     ("DriveFit", "html"): "views.fits:fragment",
-    ("StackFit", "chart"): "charts.fits:chart",
+    ("StackFit", "chart"): "charts.fit_charts:chart",
     ("StackFit", "html"): "views.fits:fragment",
     ("Sizing", "chart"): "charts.designs:sizing_chart",
     ("Sizing", "html"): "views.inputs:fragment",
     ("Best", "chart"): "charts.designs:best_chart",
     ("Best", "html"): "views.designs:best_fragment",
     ("Choice", "chart"): "charts.designs:choice_chart",
-    ("Timeline", "chart"): "charts.requests:timeline",
+    ("Timeline", "chart"): "charts.waits:timeline",
 }
 
 

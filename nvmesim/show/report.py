@@ -58,8 +58,8 @@ GLOSSARY: Final[Mapping[str, str]] = {
 
 def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()) -> str:
     """Return the report of *result*, of its scenario's file and ``--set`` values, as HTML."""
-    from nvmesim.show.charts.requests import CAPTIONS as WAITING
     from nvmesim.show.charts.result import all_charts
+    from nvmesim.show.charts.waits import CAPTIONS as WAITING
 
     captions = CAPTIONS | WAITING
     several, stations = answer.ops(result), answer.stations(result)

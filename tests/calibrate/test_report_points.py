@@ -11,7 +11,7 @@ from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.time_series import TimeSeries, time_series_of
 from nvmesim.calibrate.points import Bins, Point
 from nvmesim.capture.registry import read_capture, read_captures
-from nvmesim.show.charts.fits import (
+from nvmesim.show.charts.fit_charts import (
     all_charts,
     over_time,
     residuals_by_depth,

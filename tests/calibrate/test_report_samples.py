@@ -10,7 +10,7 @@ from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_capture
 from nvmesim.cli.calibrate import fit_capture
 from nvmesim.errors import FitError, UnitError
-from nvmesim.show.charts.fits import episodes_in, nines_of, residuals
+from nvmesim.show.charts.fit_charts import episodes_in, nines_of, residuals
 from nvmesim.show.views.fits import fit_page
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,6 @@ from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.load import with_alternative
-from nvmesim.errors import CaptureError
 from tests.calibrate.bench import drive, host, simulated
 
 pytestmark = pytest.mark.xdist_group("rows")
@@ -165,28 +164,6 @@ def test_repeats_give_the_noise(tmp_path: Path) -> None:
     ((point,), _) = points_in(tmp_path, text)
     assert point.iops == 100_000
     assert point.noise == pytest.approx(0.04, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("cells", "said"),
-    [
-        ("randread,4k,1,1,12500,200", r"line 2: lat_mean_us: 12,500 IOPS at 200 us .*80 us"),
-        ("randread,4k,1,1,12500,0.08", "line 2: lat_mean_us.* is it in milliseconds"),
-        ("randread,4k,1,1,12500,80000", "line 2: lat_mean_us.* is it in nanoseconds"),
-        ("randread,4k,1,1,-5,80", "line 2: iops is -5"),
-        ("randread,4k,1,0,12500,80", "line 2: iodepth is 0"),
-        ("randread,1000 B,1,1,12500,80", "line 2: block_size .*is 1 KiB meant"),
-    ],
-)
-def test_rows_that_cannot_be_are_named(tmp_path: Path, cells: str, said: str) -> None:
-    header = "op,block_size,jobs,iodepth,iops,lat_mean_us\n"
-    with pytest.raises(CaptureError, match=said):
-        points_in(tmp_path, f"{header}{cells}\n")
-
-
-def test_names_alone_are_no_rows(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="line 1: has a header and no points"):
-        points_in(tmp_path, "op,block_size,jobs,iodepth,iops\n")
 
 
 @pytest.mark.parametrize(

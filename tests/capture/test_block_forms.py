@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nvmesim.capture.capture import fio_bin_index
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as tally
 from tests.capture.contract import counted, read_text, refused
@@ -171,19 +172,15 @@ def test_a_blktrace_of_two_disks_and_one_cut_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 129, 255, 256, 1000, 10**6, 10**12])
 def test_bins_of_a_latency_hold_it(value: int) -> None:
-    bin_of = tally.bin_of
-    found = bin_of(value)
-    assert found == bin_of(value - 1) or bin_of(value - 1) < found
-    assert bin_of(value + max(1, value // 64)) > found
-    assert bin_of(-5) == 0
-    assert bin_of(1 << 62) == tally.N_BINS - 1
+    found = fio_bin_index(np.array([value]), tally.BITS)
+    assert tally.bin_middle_ns(found)[0] == pytest.approx(value, rel=1 / 256, abs=0)
 
 
 def test_more_sizes_than_are_counted_apart() -> None:
-    sizes = np.zeros((tally.N_SIZES + 1, 2), np.int64)
-    for k in range(tally.N_SIZES + 3):
-        tally._count_size(sizes, 512 * (k + 1))
-    tally._count_size(sizes, 512)
-    assert sizes[0].tolist() == [512, 2]
-    assert sizes[:-1, 1].sum() == tally.N_SIZES + 1
-    assert sizes[-1, 1] == 3
+    counts: dict[int, int] = {}
+    sizes = 512 * np.arange(1, tally.N_SIZES + 4)
+    tally._count_sizes(counts, sizes[::-1])
+    tally._count_sizes(counts, sizes[-1:])
+    assert counts[int(sizes[-1])] == 2
+    assert sum(counts.values()) - counts[tally.OTHER_SIZES] == tally.N_SIZES + 1
+    assert counts[tally.OTHER_SIZES] == 3

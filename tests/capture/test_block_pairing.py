@@ -9,8 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.requests import READ, WRITE
-from nvmesim.capture.requests import pairing_kernel as kernel
+from nvmesim.capture.requests import (
+    OUT_BYTES,
+    OUT_COMPLETE,
+    OUT_DEPTH,
+    OUT_ISSUE,
+    OUT_OP,
+    READ,
+    WRITE,
+)
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
@@ -33,7 +40,7 @@ def pair(rows: list[Event]) -> tuple[list[tuple[int, int, int]], list[str]]:
     pairer, notes = Pairer(), Notes()
     out = pairer.feed(events(rows))
     pairer.finish(notes)
-    picked = out[[kernel.OUT_ISSUE, kernel.OUT_COMPLETE, kernel.OUT_DEPTH]]
+    picked = out[[OUT_ISSUE, OUT_COMPLETE, OUT_DEPTH]]
     return [tuple(r) for r in picked.T.tolist()], notes.warnings
 
 
@@ -70,7 +77,7 @@ def test_equals_a_plain_matcher_in_batches_of_any_size(steps, size) -> None:
     rows = [("D", 0, 999, 8), ("C", 0, 999, 8), *rows]
     pairer = Pairer()
     parts = [pairer.feed(events(rows[i : i + size])) for i in range(0, len(rows), size)]
-    out = np.concatenate(parts, axis=1)[[kernel.OUT_ISSUE, kernel.OUT_COMPLETE, kernel.OUT_DEPTH]]
+    out = np.concatenate(parts, axis=1)[[OUT_ISSUE, OUT_COMPLETE, OUT_DEPTH]]
     assert [tuple(r) for r in out.T.tolist()] == plain(rows)
 
 
@@ -170,7 +177,7 @@ def test_issues_older_than_any_timeout_are_dropped_from_the_depth() -> None:
     pairer.feed(events([("D", 1, 0, 8)]))
     pairer.feed(events([("D", 500 * S, 8, 8)]))
     out = pairer.feed(events([("D", 501 * S, 16, 8), ("C", 502 * S, 16, 8)]))
-    assert out[kernel.OUT_DEPTH].tolist() == [2]
+    assert out[OUT_DEPTH].tolist() == [2]
     pairer.finish(notes)
     assert notes.warnings[0].startswith("2 issues")
 
@@ -179,4 +186,4 @@ def test_operations_stay_with_their_requests() -> None:
     pairer = Pairer()
     pairer.feed(events([("D", 1, 0, 8)], op=WRITE))
     out = pairer.feed(events([("C", 2, 0, 8)], op=READ))
-    assert out[[kernel.OUT_OP, kernel.OUT_BYTES]].T.tolist() == [[WRITE, 4096]]
+    assert out[[OUT_OP, OUT_BYTES]].T.tolist() == [[WRITE, 4096]]

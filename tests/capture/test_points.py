@@ -114,6 +114,7 @@ def test_an_unknown_column_is_said(tmp_path: Path) -> None:
         ("randread,4k,1,1,many", "line 2: iops is 'many', not a number"),
         ("randread,4k,1,1", "line 2 has 4 cells, the header 5"),
         ('randread,4k,1,1,"5', "line 2 is not a row of a CSV"),
+        ("randread,1000 B,1,1,5", "line 2: block_size is 1000 B, 1,000 bytes; drives count in bi"),
         ("", "line 1: has a header and no points"),
     ],
 )
@@ -121,6 +122,19 @@ def test_cells_that_cannot_be(row: str, found: str, tmp_path: Path) -> None:
     with pytest.raises(CaptureError) as caught:
         read_text(f"op,block_size,jobs,iodepth,iops\n{row}\n", tmp_path)
     assert str(caught.value).startswith(f"{tmp_path / 'points.csv'}: {found}")
+
+
+@pytest.mark.parametrize(
+    ("us", "found"),
+    [
+        ("200", "12,500 IOPS at 200 us .* 80 us"),
+        ("0.08", "is it in milliseconds"),
+        ("80000", "is it in nanoseconds"),
+    ],
+)
+def test_a_latency_that_rate_and_depth_contradict(us: str, found: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=f"line 2: lat_mean_us: .*{found}"):
+        read_text(f"op,jobs,iodepth,iops,lat_mean_us\nrandread,1,1,12500,{us}\n", tmp_path)
 
 
 def test_tables_that_cannot_be(tmp_path: Path) -> None:

@@ -158,6 +158,8 @@ def test_reading_one_file_imports_its_reader_only() -> None:
         "points/datasheet.csv",
         "diskspd-xml/two_targets.xml.gz",
         "diskspd-text/two_targets.txt",
+        "public-trace/k5cloud.csv",
+        "biosnoop/bcc.txt",
     ],
 )
 def test_results_and_logs_are_read_without_numba(sample: str) -> None:

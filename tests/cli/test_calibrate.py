@@ -126,11 +126,7 @@ randread,4 KiB,1,8,92000,87
         (POINTS, ["--empirical", "--hold-out", "QD=4"], "none is predicted: no --hold-out"),
         (NO_CPU, ["--stack", "--cpu", "2.4 GHz"], "CPU cost needs rows with CPU figures"),
         (FULL, [], "no point measures the drive alone"),
-        (POINTS, ["--hold-out", "OP=read"], "no point measures the drive alone"),
-        ("", [], "is empty"),
-        ("just words\n", [], "is not a capture that nvmesim knows"),
         ('{"fio version": "fio-3.35", "jobs": [{"jobname"', [], "p.csv"),
-        (POINTS.replace("12500", "nan"), [], "line 3: iops is NaN"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_file(nvmesim, tmp_path, text, options, words):

@@ -139,17 +139,6 @@ def test_skipped_lines_are_in_the_headline(nvmesim, tmp_path):
 TRACE = DATA / "blkparse" / "rr_qd4_opt_t.txt.gz"
 
 
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [("QD=16", "of a trace of single requests the end is held out"),
-     ("LAST=95%", "out of range; write LAST=0% to 90%")],
-)  # fmt: skip
-def test_rules_of_a_trace(nvmesim, rule, words):
-    said = nvmesim("calibrate", TRACE, "--hold-out", rule)
-    assert said.code == 2
-    assert words in said.err
-
-
 def test_one_capture_is_drawn_from(nvmesim, tmp_path):
     for name in ("a", "b"):
         shutil.copy(TRACE, tmp_path / f"{name}.txt.gz")

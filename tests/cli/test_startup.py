@@ -25,11 +25,14 @@ def python(code, **environment):
 HELP = "from nvmesim.cli.main import run_command; run_command(['--help'])"
 
 
-@pytest.mark.parametrize("code", ["import nvmesim", HELP])
-def test_nothing_heavy_is_imported(code):
+@pytest.mark.parametrize(
+    ("code", "may"),
+    [("import nvmesim", ()), (HELP, ()), ("import nvmesim.scenario.load", ("numpy", "pydantic"))],
+)
+def test_nothing_heavy_is_imported(code, may):
     said = python(f"{code}\nimport sys\nprint('LOADED', *sys.modules)")
     loaded = said.stdout.split("LOADED")[1].split()
-    assert not set(HEAVY) & set(loaded)
+    assert set(HEAVY) & set(loaded) <= set(may)
 
 
 def test_a_prediction_imports_neither_numba_nor_scipy():

@@ -118,20 +118,6 @@ def test_jbod_flushes_its_drive():
     assert [m.writes_per_request for m in result.members] == pytest.approx([2, 0, 0, 0])
 
 
-@pytest.mark.parametrize(
-    ("load", "words"),
-    [
-        ({"read": 1.0, "fsync": 1}, "the load only reads"),
-        ({"fsync": 1, "fdatasync": 1}, "exclude each other"),
-        ({"fsync": 0}, "fsync"),
-        ({"sync": "maybe"}, "sync"),
-    ],
-)
-def test_what_cannot_be_is_said(load, words):
-    with pytest.raises(ScenarioError, match=words):
-        ready_for({"raid": "raid1"}, {**ALONE, **load})
-
-
 def test_a_captured_drive_holds_no_flushes():
     latencies = {"queue_depth": 1, "block_size": "4 KiB", "write_us": [100.0]}
     drives = [{"profile": {"extends": "sata-ssd", "latencies": latencies}, "count": 2}]

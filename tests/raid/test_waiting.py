@@ -12,7 +12,7 @@ from nvmesim.catalog.profile import EmpiricalLatencies
 from nvmesim.catalog.quantity import Quantity
 from nvmesim.predict.straggler_runs import scaling, study
 from nvmesim.scenario.resolve import resolve
-from nvmesim.show.charts.requests import waiting_charts
+from nvmesim.show.charts.waits import waiting_charts
 from tests.raid.volumes import scenario
 
 EXAMPLE_MS = [4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6]

@@ -3,8 +3,6 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nvmesim.errors import ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
@@ -123,14 +121,3 @@ def test_a_line_without_targets_means_all():
 def test_a_file_larger_than_the_drive_is_refused():
     with pytest.raises(ScenarioError, match="offset \\+ span is 100 TiB"):
         scenario("-b4K -c100T x.dat", 1)
-
-
-@given(st.lists(st.text("aborstwSTFBOdhi0123456789KMG:-/", max_size=6), max_size=5))
-def test_any_line_parses_or_is_one_line(words):
-    try:
-        parse(" ".join("-" + word for word in words))
-    except ScenarioError as caught:
-        error = str(caught)
-    else:
-        error = ""
-    assert "\n" not in error

@@ -38,6 +38,9 @@ QUAD = {"name": "quad", "kind": "adapter", "link": "pcie3 x16"}
         ({"workload": {**LOAD, "fsync": 8}}, "fsync is about writes; the load only reads"),
         ({"workload": {**LOAD, "fdatasync": 8}}, "fdatasync is about writes"),
         ({"workload": {**LOAD, "sync": "dsync"}}, "sync is about writes"),
+        ({"workload": {**LOAD, "fsync": 1, "fdatasync": 1}}, "fsync and fdatasync exclude each"),
+        ({"workload": {**LOAD, "fsync": 0}}, "fsync is 0"),
+        ({"workload": {**LOAD, "sync": "maybe"}}, "sync is 'maybe'"),
     ],
 )  # fmt: skip
 def test_refused_in_one_line(tables: dict, words: str) -> None:

@@ -226,15 +226,3 @@ def test_too_few_members(level, least):
 def test_layouts_that_do_not_exist(level, layout, match):
     with pytest.raises(GeometryError, match=match):
         geometry(level, 4, layout)
-
-
-def test_nothing_heavy_is_imported():
-    import subprocess
-    import sys
-
-    code = (
-        "import sys, nvmesim.scenario.load; "
-        "print([m for m in ('polars', 'altair', 'scipy', 'numba') if m in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"

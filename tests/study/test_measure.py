@@ -253,7 +253,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_written(
 @pytest.mark.skipif(shutil.which("fio") is None, reason="no fio is installed: nothing was measured")
 @pytest.mark.slow
 def test_real_fio_measures_a_file(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr("nvmesim.cli.measure.FILE_SIZE", "64MiB")
+    monkeypatch.setattr("nvmesim.cli.measure_commands.FILE_SIZE", "64MiB")
     profile = tmp_path / "drive.toml"
     code = run_command(
         ["measure", str(tmp_path / "f"), "-o", str(profile), "--budget", "70s",

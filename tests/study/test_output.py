@@ -10,7 +10,7 @@ import pytest
 import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
-from nvmesim.show.views.sweep import impossible, never
+from nvmesim.show.views.sweep_tables import impossible, never
 from nvmesim.study.sweep.store import read_frame
 
 COUNTS = {"drives.0.count": [1, 2]}

@@ -24,7 +24,7 @@ from nvmesim.capture.capture import (
     OpResult,
     percentiles_of_bins,
 )
-from nvmesim.capture.fields import results
+from nvmesim.capture.checked_numbers import results
 from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "biolatency"

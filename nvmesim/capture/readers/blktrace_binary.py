@@ -22,7 +22,6 @@ from nvmesim.capture.readers.blkparse import (
     paired_blocks,
 )
 from nvmesim.capture.requests import FLUSH, OTHER, READ, WRITE
-from nvmesim.capture.requests.kernel_cache import compiled
 from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.text import Head, Source
@@ -30,17 +29,17 @@ from nvmesim.capture.text import Head, Source
 MAGIC: Final = {"little": b"tae", "big": b"eat"}
 """The magic 0x65617400 without its low byte, which is the version."""
 VERSION: Final = 7
-MAGIC_7: Final = 0x65617407
+_FIELDS: Final = {
+    "magic": "u4", "sequence": "u4", "time": "u8", "sector": "u8", "bytes": "u4", "action": "u4",
+    "pid": "u4", "device": "u4", "cpu": "u4", "error": "u2", "more": "u2",
+}  # fmt: skip
+"""struct blk_io_trace; so many bytes of something else are behind a record."""
 RECORD: Final = 48
 BINARY_CHUNK: Final = 4 << 20
-
-# struct blk_io_trace, byte offsets.
-TIME_AT, SECTOR_AT, BYTES_AT, ACTION_AT, DEVICE_AT, PDU_AT = 8, 16, 24, 28, 36, 46
 
 # enum blktrace_act and blktrace_cat.
 _LETTERS: Final = np.frombuffer(b"\0Q\0\0\0\0RDC", np.uint8)
 """What blkparse calls the actions that pairing needs: 1 queue, 6 requeue, 7 issue, 8 complete."""
-CATEGORIES: Final = 16
 READ_BIT, WRITE_BIT, FLUSH_BIT = 1, 2, 4
 PASSTHROUGH_BIT, NOTIFY_BIT, DISCARD_BIT = 1 << 9, 1 << 10, 1 << 13
 
@@ -96,73 +95,48 @@ def binary_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     yield from paired_blocks(from_zero(_merged(files)), notes)
 
 
-@compiled
-def _word(buf: np.ndarray, at: int, size: int, big: bool) -> int:
-    """The number of *size* bytes at *at*, the highest first if *big*; -1: it leaves int64."""
-    value = 0
-    for k in range(size):
-        byte = int(buf[at + k] if big else buf[at + size - 1 - k])
-        if k == 0 and size == 8 and byte > 127:
-            return -1
-        value = value * 256 + byte
-    return value
+def _records(data: bytes, big: bool, notes: Notes) -> tuple[np.ndarray, int]:
+    """The whole records of *data* by their fields, and the number of bytes used up.
 
-
-@compiled
-def _operation(categories: int) -> int:
-    if categories & (DISCARD_BIT | PASSTHROUGH_BIT):
-        return OTHER
-    if categories & WRITE_BIT:
-        return WRITE
-    if categories & READ_BIT:
-        return READ
-    return FLUSH if categories & FLUSH_BIT else OTHER
-
-
-@compiled
-def scan_records(
-    buf: np.ndarray, big: bool, events: np.ndarray, codes: np.ndarray, counters: np.ndarray
-) -> tuple[int, int]:
-    """Scan binary records; the number of events written and of bytes used up.
-
-    events: int64[room, 4], codes: uint8[2, room], counters: as in `blkparse_kernel.scan_events`.
     Bytes that start no record are passed over up to the next magic and count as one skip.
     """
-    i = row = 0
-    lost = False
-    size = buf.shape[0]
-    while i + RECORD <= size:
-        if _word(buf, i, 4, big) != MAGIC_7:
-            counters[kernel.SKIPPED] += not lost
-            lost = True
-            i += 1
+    magic = MAGIC["big"] + b"\7" if big else b"\7" + MAGIC["little"]
+    at, last, starts = 0, len(data) - RECORD, []
+    while at <= last:
+        if not data.startswith(magic, at):
+            notes.skipped += 1
+            found = data.find(magic, at)
+            at = found if 0 <= found <= last else last + 1
             continue
-        lost = False
-        following = i + RECORD + _word(buf, i + PDU_AT, 2, big)
-        if following > size:
+        more = data[at + RECORD - 2 : at + RECORD]
+        following = at + RECORD + int.from_bytes(more, "big" if big else "little")
+        if following > len(data):
             break
-        action = _word(buf, i + ACTION_AT, 4, big)
-        categories = action >> CATEGORIES
-        kind = 0 if categories & NOTIFY_BIT else action & 0xFFFF
-        letter = int(_LETTERS[kind]) if kind < _LETTERS.shape[0] else 0
-        time = _word(buf, i + TIME_AT, 8, big)
-        sector = _word(buf, i + SECTOR_AT, 8, big)
-        n = _word(buf, i + BYTES_AT, 4, big) // 512
-        if letter:
-            if time < 0 or time > kernel.MAX_SECONDS * 10**9:
-                counters[kernel.SKIPPED] += 1
-            elif n == 0 or sector < 0 or sector > kernel.MAX_SECTOR:
-                counters[kernel.BOOKKEEPING] += letter != 81
-            else:
-                events[row, 0] = time
-                events[row, 1] = _word(buf, i + DEVICE_AT, 4, big)
-                events[row, 2] = sector
-                events[row, 3] = n
-                codes[0, row] = letter
-                codes[1, row] = _operation(categories)
-                row += 1
-        i = following
-    return row, i
+        starts.append(at)
+        at = following
+    order = ">" if big else "<"
+    kind = np.dtype([(name, order + number) for name, number in _FIELDS.items()])
+    where = np.array(starts, np.int64)[:, None] + np.arange(RECORD)
+    return np.frombuffer(data, np.uint8)[where].view(kind)[:, 0], at
+
+
+def _scan(records: np.ndarray, counters: np.ndarray) -> Events:
+    """The events among *records* that pairing needs; counters as in `blkparse_kernel`."""
+    categories = records["action"].astype(np.int64) >> 16
+    kind = np.where(categories & NOTIFY_BIT, 0, records["action"] & 0xFFFF)
+    letter = np.where(kind < _LETTERS.size, _LETTERS[np.minimum(kind, _LETTERS.size - 1)], 0)
+    sectors, sector = records["bytes"] // 512, records["sector"]
+    is_late = records["time"] > kernel.MAX_SECONDS * 10**9
+    is_step = ~is_late & ((sectors == 0) | (sector > kernel.MAX_SECTOR))
+    counters[kernel.SKIPPED] += ((letter > 0) & is_late).sum()
+    counters[kernel.BOOKKEEPING] += ((letter > 0) & is_step & (letter != ord("Q"))).sum()
+    good = (letter > 0) & ~is_late & ~is_step
+    columns = (records["time"], records["device"], sector, sectors)
+    bits = ((DISCARD_BIT | PASSTHROUGH_BIT, OTHER), (WRITE_BIT, WRITE), (READ_BIT, READ),
+            (FLUSH_BIT, FLUSH))  # fmt: skip
+    op = np.select([categories & bit > 0 for bit, _ in bits], [code for _, code in bits], OTHER)
+    rows = np.stack([column[good].astype(np.int64) for column in columns], axis=1)
+    return Events(rows, np.stack([letter[good], op[good]]).astype(np.uint8))
 
 
 def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
@@ -172,17 +146,13 @@ def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
     carried = b""
     with source.open() as file:
         while data := file.read(BINARY_CHUNK):
-            buf = np.frombuffer(carried + data, np.uint8)
-            room = buf.size // RECORD + 1
-            rows = np.empty((room, 4), np.int64)
-            codes = np.empty((2, room), np.uint8)
-            n, used = scan_records(buf, big, rows, codes, counters)
-            carried = buf[used:].tobytes()
-            if n:
-                yield Events(rows[:n], codes[:, :n])
-    notes.skipped += int(counters[kernel.SKIPPED])
-    if carried:
-        notes.skipped += 1
+            data = carried + data
+            records, used = _records(data, big, notes)
+            carried = data[used:]
+            events = _scan(records, counters)
+            if len(events):
+                yield events
+    notes.skipped += int(counters[kernel.SKIPPED]) + bool(carried)
     notes.say(int(counters[kernel.BOOKKEEPING]), FLUSH_STEPS, STEPS)
 
 

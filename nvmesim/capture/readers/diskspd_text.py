@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from nvmesim.capture.capture import OPS, Capture, Measurement, Op
-from nvmesim.capture.fields import number, results, whole
-from nvmesim.capture.readers.diskspd import (
+from nvmesim.capture.checked_numbers import number, results, whole
+from nvmesim.capture.readers.diskspd_xml import (
     DiskspdCounts,
     DiskspdTarget,
     TimeSpan,

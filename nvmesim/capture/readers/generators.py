@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Final
 
 from nvmesim.capture.capture import OPS, Conditions, Latency, Measurement, Op, OpResult
-from nvmesim.capture.fields import (
+from nvmesim.capture.checked_numbers import (
     MIB,
     Report,
     access_of,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
-from nvmesim.capture.fields import (
+from nvmesim.capture.checked_numbers import (
     LONGEST_MS,
     S_PER_MS,
     access_of,

@@ -21,7 +21,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
 from nvmesim.capture.caveats import FEWEST
-from nvmesim.capture.fields import LONGEST_MS, S_PER_MS, number, results
+from nvmesim.capture.checked_numbers import LONGEST_MS, S_PER_MS, number, results
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "iostat"

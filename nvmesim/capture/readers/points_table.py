@@ -26,7 +26,7 @@ from nvmesim.capture.capture import (
     OpResult,
 )
 from nvmesim.capture.caveats import with_caveats
-from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, UnitError, nearest
 from nvmesim.limits import MOST_POINTS

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.capture.capture import Access, Conditions, Latency, Measurement, Op, OpResult
-from nvmesim.capture.fields import (
+from nvmesim.capture.checked_numbers import (
     MIB,
     Report,
     binary_size,

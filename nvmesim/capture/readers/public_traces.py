@@ -34,8 +34,7 @@ from nvmesim.capture.readers.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.requests import UNKNOWN_TIME
-from nvmesim.capture.requests.pairing_kernel import LONGEST_NS
+from nvmesim.capture.requests import LONGEST_NS, UNKNOWN_TIME
 from nvmesim.capture.requests.table import (
     LARGEST_TIME,
     Block,

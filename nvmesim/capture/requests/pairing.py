@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.lines import OTHER_COMMANDS, STEPS_BACK, Notes
+from nvmesim.capture.requests import N_OUT
 from nvmesim.capture.requests import pairing_kernel as kernel
 from nvmesim.errors import CaptureError
 
@@ -79,7 +80,7 @@ class Pairer:
     def feed(self, events: Events) -> np.ndarray:
         """Requests that end within *events*: int64[N_OUT, n], rows as named in the kernel."""
         if len(events) == 0:
-            return np.empty((kernel.N_OUT, 0), np.int64)
+            return np.empty((N_OUT, 0), np.int64)
         blocks = []
         for part in self._in_time(events):
             rows, codes = np.array(part.rows), part.codes
@@ -180,7 +181,7 @@ class Pairer:
         self._clear()
 
     def _pair(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        out = np.empty((kernel.N_OUT, rows.shape[0]), np.int64)
+        out = np.empty((N_OUT, rows.shape[0]), np.int64)
         done, i = 0, 0
         while True:
             n, i = kernel.pair_events(

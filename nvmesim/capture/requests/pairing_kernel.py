@@ -8,11 +8,20 @@ covered all its sectors.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
-from nvmesim.capture.requests import OTHER, WRITE
+from nvmesim.capture.requests import (
+    LONGEST_NS,
+    OTHER,
+    OUT_BYTES,
+    OUT_COMPLETE,
+    OUT_DEPTH,
+    OUT_DEVICE,
+    OUT_ISSUE,
+    OUT_OFFSET,
+    OUT_OP,
+    WRITE,
+)
 from nvmesim.capture.requests.kernel_cache import compiled
 
 # Columns of the pool (a request is one cache line): what is known of a request in flight. LEFT:
@@ -28,13 +37,7 @@ FLYING, COMMANDS, HEAD, TAIL, N_DEVICE_FIELDS = range(5)
 # turned out to have D events.
 UNMATCHED, DUPLICATES, REQUEUES, FREE, LOST, OTHERS, UNRELATED, IN_FLIGHT, N_COUNTERS = range(9)
 
-LONGEST_NS: Final = 3_600 * 10**9
-"""No command takes an hour: such a pair is two requests with events lost between."""
-
 ISSUED, COMPLETED, QUEUED, REQUEUED = b"DCQR"
-
-# Rows of the output.
-OUT_ISSUE, OUT_COMPLETE, OUT_OFFSET, OUT_BYTES, OUT_DEVICE, OUT_DEPTH, OUT_OP, N_OUT = range(8)
 
 
 @compiled

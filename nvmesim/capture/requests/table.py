@@ -23,14 +23,13 @@ from nvmesim.capture.capture import (
     Latency,
     Measurement,
     OpResult,
+    fio_bin_index,
     lazy_table,
     percentiles_of_bins,
 )
 from nvmesim.capture.caveats import FEWEST
 from nvmesim.capture.lines import STEPS_BACK, Notes
-from nvmesim.capture.requests import UNKNOWN_TIME
-from nvmesim.capture.requests.kernel_cache import compiled
-from nvmesim.capture.requests.pairing_kernel import (
+from nvmesim.capture.requests import (
     LONGEST_NS,
     OUT_BYTES,
     OUT_COMPLETE,
@@ -39,6 +38,7 @@ from nvmesim.capture.requests.pairing_kernel import (
     OUT_ISSUE,
     OUT_OFFSET,
     OUT_OP,
+    UNKNOWN_TIME,
 )
 from nvmesim.capture.text import Source
 from nvmesim.warning import Warning
@@ -53,7 +53,7 @@ STEP_NS: Final = 10**9
 
 @dataclass(frozen=True)
 class Block:
-    """Some requests. rows: int64[N_OUT, n] as in the pairing kernel; names: device by index.
+    """Some requests. rows: int64[N_OUT, n]; names: device by index.
 
     `UNKNOWN_TIME` stands for an unknown issue, completion or offset, 0 for an unknown depth and
     2 or more for an unknown operation.
@@ -229,7 +229,7 @@ def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
 
 # -- statistics ------------------------------------------------------------------------------------
 #
-# A group a device and operation, in one compiled pass and memory that does not grow with the rows.
+# A group a device and operation, in memory that does not grow with the rows.
 
 BITS: Final = 7
 """2**7 bins an octave: a bin's middle is within 1/2**8 = 0.4 % of every sample in it."""
@@ -239,79 +239,15 @@ MAX_LATENCY: Final = 1 << 50
 N_BINS: Final = (50 - BITS + 1) * PER_OCTAVE
 
 N_SIZES: Final = 64
-"""Distinct sizes counted per group; later ones are lumped together (bytes = -1 there)."""
+"""Distinct sizes counted per group; later ones are lumped together as `OTHER_SIZES`."""
+OTHER_SIZES: Final = -1
 
-# Rows of the sums (int64 exact) of one group = device x operation.
+# Rows of the sums (int64, exact) of the groups.
 COUNT, BYTES, LATENCY, SHORTEST, LONGEST, FIRST, LAST, DEPTHS, DEEPEST = range(9)
 TIMED, SEQUENTIAL, NEXT_OFFSET, N_SUMS = range(9, 13)
-
-
-@compiled
-def bin_of(value: int) -> int:
-    """Histogram bin of a latency in ns, after fio's law.
-
-    Source: fio stat.c, plat_val_to_idx, with 7 bits instead of 6.
-    """
-    if value >= MAX_LATENCY:
-        return N_BINS - 1
-    if value < PER_OCTAVE:
-        return max(value, 0)
-    octave = 0
-    shifted = value >> BITS
-    while shifted > 1:
-        shifted >>= 1
-        octave += 1
-    return (octave + 1) * PER_OCTAVE + ((value >> octave) - PER_OCTAVE)
-
-
-@compiled
-def _count_size(sizes: np.ndarray, size: int) -> None:
-    """sizes: int64[N_SIZES + 1, 2], (bytes, count) rows; the last is for what has no room."""
-    for k in range(N_SIZES):
-        if sizes[k, 1] == 0:
-            sizes[k, 0] = size
-        if sizes[k, 0] == size:
-            sizes[k, 1] += 1
-            return
-    sizes[N_SIZES, 1] += 1
-
-
-@compiled
-def tally(
-    out: np.ndarray, n_ops: int, sums: np.ndarray, squares: np.ndarray, bins: np.ndarray,
-    sizes: np.ndarray,
-) -> None:  # fmt: skip
-    """Add requests to the statistics of their groups, group = device * n_ops + operation.
-
-    out: int64[N_OUT, n]. sums: int64[N_SUMS, groups]. squares: float64[groups], ns**2. bins:
-    int64[groups, N_BINS]. sizes: int64[groups, N_SIZES + 1, 2].
-    """
-    for i in range(out.shape[1]):
-        group = out[OUT_DEVICE, i] * n_ops + min(out[OUT_OP, i], n_ops - 1)
-        issue = out[OUT_ISSUE, i]
-        complete = out[OUT_COMPLETE, i]
-        sums[COUNT, group] += 1
-        sums[BYTES, group] += out[OUT_BYTES, i]
-        first = issue if issue != UNKNOWN_TIME else complete
-        last = complete if complete != UNKNOWN_TIME else issue
-        sums[FIRST, group] = min(sums[FIRST, group], first)
-        sums[LAST, group] = max(sums[LAST, group], last)
-        sums[DEPTHS, group] += out[OUT_DEPTH, i]
-        sums[DEEPEST, group] = max(sums[DEEPEST, group], out[OUT_DEPTH, i])
-        if out[OUT_OFFSET, i] == sums[NEXT_OFFSET, group]:
-            sums[SEQUENTIAL, group] += 1
-        sums[NEXT_OFFSET, group] = out[OUT_OFFSET, i] + out[OUT_BYTES, i]
-        _count_size(sizes[group], out[OUT_BYTES, i])
-        if issue == UNKNOWN_TIME or complete == UNKNOWN_TIME:
-            continue
-        latency = complete - issue
-        sums[TIMED, group] += 1
-        sums[LATENCY, group] += min(latency, MAX_LATENCY)
-        sums[SHORTEST, group] = min(sums[SHORTEST, group], latency)
-        sums[LONGEST, group] = max(sums[LONGEST, group], latency)
-        squares[group] += float(latency) * float(latency)
-        bins[group, bin_of(latency)] += 1
-
+_START: Final = np.zeros(N_SUMS, np.int64)
+_START[[SHORTEST, FIRST]] = np.iinfo(np.int64).max
+_START[[LONGEST, LAST, NEXT_OFFSET]] = np.iinfo(np.int64).min
 
 PERCENTILES: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
 N_OPS: Final = len(OPS) + 1
@@ -330,19 +266,57 @@ class Tally:
         self._sums = np.zeros((N_SUMS, 0), np.int64)
         self._squares = np.zeros(0)
         self._bins = np.zeros((0, N_BINS), np.int64)
-        self._sizes = np.zeros((0, N_SIZES + 1, 2), np.int64)
+        self._sizes: list[dict[int, int]] = []
 
     def add(self, rows: np.ndarray, names: list[str]) -> None:
         """Count *rows* as in a `Block`; devices beyond 1,365 share the last group."""
         self._grow(names)
         self.rows += rows.shape[1]
-        rows = np.array(rows)
-        rows[OUT_DEVICE] = np.minimum(rows[OUT_DEVICE], len(self._names) - 1)
-        if (rows[OUT_COMPLETE] != UNKNOWN_TIME).any():
+        if not rows.shape[1]:
+            return
+        device = np.minimum(rows[OUT_DEVICE], len(self._names) - 1)
+        group = device * N_OPS + np.minimum(rows[OUT_OP], N_OPS - 1)
+        order = np.argsort(group.astype(np.int16), kind="stable")
+        rows, group = rows[:, order], group[order]
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        groups, ends = group[starts], np.append(starts[1:], group.size)
+        self._add_sums(rows, groups, starts, ends)
+        for g, first, end in zip(groups.tolist(), starts.tolist(), ends.tolist(), strict=True):
+            _count_sizes(self._sizes[g], rows[OUT_BYTES, first:end])
+        timed = _is_timed(rows)
+        if timed.any():
             more = self._sums.shape[1] - self._bins.shape[0]
             new_bins = np.zeros((more, N_BINS), np.int64)
             self._bins = np.concatenate((self._bins, new_bins)) if more else self._bins
-        tally(rows, N_OPS, self._sums, self._squares, self._bins, self._sizes)
+            latency, group = (rows[OUT_COMPLETE] - rows[OUT_ISSUE])[timed], group[timed]
+            np.add.at(self._squares, group, latency.astype(np.float64) ** 2)
+            bins = fio_bin_index(np.clip(latency, 0, MAX_LATENCY - 1), BITS)
+            np.add.at(self._bins.reshape(-1), group * N_BINS + bins, 1)
+
+    def _add_sums(
+        self, rows: np.ndarray, groups: np.ndarray, starts: np.ndarray, ends: np.ndarray
+    ) -> None:
+        """Add rows that are sorted by group: those of *groups* go from *starts* to *ends*."""
+        issue, complete, timed = rows[OUT_ISSUE], rows[OUT_COMPLETE], _is_timed(rows)
+        latency = complete - issue
+        following = rows[OUT_OFFSET] + rows[OUT_BYTES]
+        expected = np.roll(following, 1)
+        expected[starts] = self._sums[NEXT_OFFSET, groups]
+        for row, add, values in (
+            (COUNT, np.add, np.ones_like(issue)),
+            (BYTES, np.add, rows[OUT_BYTES]),
+            (FIRST, np.minimum, np.where(issue == UNKNOWN_TIME, complete, issue)),
+            (LAST, np.maximum, np.where(complete == UNKNOWN_TIME, issue, complete)),
+            (DEPTHS, np.add, rows[OUT_DEPTH]),
+            (DEEPEST, np.maximum, rows[OUT_DEPTH]),
+            (SEQUENTIAL, np.add, (rows[OUT_OFFSET] == expected).astype(np.int64)),
+            (TIMED, np.add, timed.astype(np.int64)),
+            (LATENCY, np.add, np.where(timed, np.minimum(latency, MAX_LATENCY), 0)),
+            (SHORTEST, np.minimum, np.where(timed, latency, _START[SHORTEST])),
+            (LONGEST, np.maximum, np.where(timed, latency, _START[LONGEST])),
+        ):
+            self._sums[row, groups] = add(self._sums[row, groups], add.reduceat(values, starts))
+        self._sums[NEXT_OFFSET, groups] = following[ends - 1]
 
     def measurements(self) -> tuple[Measurement, ...]:
         """One measurement for each device that did anything."""
@@ -358,14 +332,9 @@ class Tally:
             new[-1] = "others"
         more = len(new) * N_OPS
         self._names += new
-        sums = np.zeros((N_SUMS, more), np.int64)
-        sums[[SHORTEST, FIRST]] = np.iinfo(np.int64).max
-        sums[[LONGEST, LAST, NEXT_OFFSET]] = np.iinfo(np.int64).min
-        self._sums = np.concatenate((self._sums, sums), axis=1)
+        self._sums = np.concatenate((self._sums, np.tile(_START[:, None], more)), axis=1)
         self._squares = np.concatenate((self._squares, np.zeros(more)))
-        sizes = np.zeros((more, N_SIZES + 1, 2), np.int64)
-        sizes[:, N_SIZES, 0] = -1
-        self._sizes = np.concatenate((self._sizes, sizes))
+        self._sizes += ({} for _ in range(more))
 
     def _measurement(self, device: int) -> Measurement | None:
         groups = slice(device * N_OPS, (device + 1) * N_OPS)
@@ -387,7 +356,7 @@ class Tally:
         conditions = Conditions(
             read_fraction=counts[0] / known if known else None,
             access=_access(int(sums[SEQUENTIAL].sum()), total),
-            block_size=_block_size(self._sizes[groups].reshape(-1, 2)),
+            block_size=_block_size(self._sizes[groups]),
             targets=1,
             duration_s=span_s if span_s > 0 else None,
             depth_mean=int(sums[DEPTHS].sum()) / total if has_depth else None,
@@ -458,13 +427,28 @@ def _access(sequential: int, total: int) -> Literal["random", "sequential"] | No
     return "random" if share <= RANDOM_SHARE else None
 
 
-def _block_size(sizes: np.ndarray) -> int | dict[int, float] | None:
+def _block_size(sizes: list[dict[int, int]]) -> int | dict[int, float] | None:
     """The one size, or size -> fraction; None when there are more sizes than were counted."""
-    if sizes[sizes[:, 0] < 0][:, 1].sum() > 0:
+    seen = sorted(pair for counts in sizes for pair in counts.items())
+    if seen[0][0] == OTHER_SIZES:
         return None
-    seen = sizes[sizes[:, 1] > 0]
-    total = int(seen[:, 1].sum())
+    total = sum(count for _, count in seen)
     mix: dict[int, float] = {}
-    for size, count in sorted(seen.tolist()):
+    for size, count in seen:
         mix[size] = mix.get(size, 0.0) + count / total
     return next(iter(mix)) if len(mix) == 1 else mix
+
+
+def _count_sizes(counts: dict[int, int], sizes: np.ndarray) -> None:
+    """Add *sizes* to the counts by size; what finds no room among them to `OTHER_SIZES`."""
+    values, firsts, found = np.unique(sizes, return_index=True, return_counts=True)
+    for k in np.argsort(firsts).tolist():
+        size = int(values[k])
+        key = size if size in counts or len(counts) < N_SIZES else OTHER_SIZES
+        counts[key] = counts.get(key, 0) + int(found[k])
+
+
+def _is_timed(rows: np.ndarray) -> np.ndarray:
+    """bool[n], whether both ends of a request are known."""
+    timed: np.ndarray = (rows[OUT_ISSUE] != UNKNOWN_TIME) & (rows[OUT_COMPLETE] != UNKNOWN_TIME)
+    return timed

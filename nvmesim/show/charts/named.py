@@ -20,8 +20,6 @@ from nvmesim.show.blocks import Drawn, Line
 from nvmesim.show.charts import base as _base
 from nvmesim.show.charts.base import Column, Drawing
 from nvmesim.show.charts.designs import cpu_ghz, cpu_load
-from nvmesim.show.charts.requests import timeline
-from nvmesim.show.charts.requests import waiting_charts as _waiting_charts
 from nvmesim.show.charts.result import (
     latency_cdf,
     latency_curve,
@@ -33,6 +31,8 @@ from nvmesim.show.charts.result import (
     utilization,
 )
 from nvmesim.show.charts.sweep import heat, load_curve, pareto, scaling, tornado
+from nvmesim.show.charts.waits import timeline
+from nvmesim.show.charts.waits import waiting_charts as _waiting_charts
 from nvmesim.show.picture import picture as _picture
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from nvmesim.show import palette, words
 from nvmesim.show.answer import operations
 from nvmesim.show.charts import base as c
 from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
-from nvmesim.show.charts.requests import waiting_charts
+from nvmesim.show.charts.waits import waiting_charts
 from nvmesim.show.station_groups import FULL, equal_members, station_groups
 
 MOST_POINTS: Final = 240

@@ -124,7 +124,7 @@ def _cell(judged: Judged, key: str) -> b.Cell:
 
 
 def _charts(fit: DriveFit | StackFit) -> b.Charts:
-    from nvmesim.show.charts.fits import all_charts
+    from nvmesim.show.charts.fit_charts import all_charts
 
     found = {}
     for title, drawn in all_charts(fit).items():
@@ -158,7 +158,12 @@ def _of_requests(fit: TraceFit | EmpiricalFit, warnings: b.Warnings) -> list[b.B
 
 
 def _of_trace(fit: TraceFit) -> list[b.Block]:
-    from nvmesim.show.charts.fits import distributions, episodes_in, requests_over_time, residuals
+    from nvmesim.show.charts.fit_charts import (
+        distributions,
+        episodes_in,
+        requests_over_time,
+        residuals,
+    )
 
     parts: list[b.Block] = []
     if (s := fit.sample) is not None:
@@ -184,7 +189,7 @@ def _of_trace(fit: TraceFit) -> list[b.Block]:
 
 
 def _of_samples(fit: EmpiricalFit) -> list[b.Block]:
-    from nvmesim.show.charts.fits import distributions, episodes_in, requests_over_time
+    from nvmesim.show.charts.fit_charts import distributions, episodes_in, requests_over_time
 
     found = fit.profile.latencies
     if found is None:

@@ -231,7 +231,7 @@ def _met(scores: Sequence[Score]) -> str:
 
 def page(scores: Sequence[Score]) -> str:
     """Return the scoreboard as one HTML page: charts, tables, what is open."""
-    from nvmesim.show.charts.fits import score_charts
+    from nvmesim.show.charts.fit_charts import score_charts
 
     title, drawn = "Predicted against measured", score_charts(scores)
     head: list[Block] = [Text(title, "title"), Text(f"{_met(scores)}.", "head")]

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.capture.capture import OPS, Capture, Latency, Measurement, OpResult, fio_bin_value
-from nvmesim.capture.fields import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields
+from nvmesim.capture.checked_numbers import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,

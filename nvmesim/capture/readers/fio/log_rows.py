@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -28,7 +28,7 @@ from nvmesim.capture.capture import (
     fio_bin_value,
     percentiles_of_bins,
 )
-from nvmesim.capture.fields import MAX_LATENCY_S
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S
 from nvmesim.capture.lines import OTHER_COMMANDS, STEPS_BACK, Notes, line_frames
 from nvmesim.capture.readers.table_rows import (
     INTEGER,
@@ -38,11 +38,9 @@ from nvmesim.capture.readers.table_rows import (
     table_batches,
 )
 from nvmesim.capture.requests import UNKNOWN_TIME
+from nvmesim.capture.requests.table import Block, requests_capture, rows_of
 from nvmesim.capture.text import Head, Source
 from nvmesim.warning import Warning
-
-if TYPE_CHECKING:
-    from nvmesim.capture.requests.table import Block
 
 ROW: Final = re.compile(
     r"\s*\d{1,19}, \d{1,19}, \d{1,19}, \d{1,19}(?:, (?:\d{1,19}|0x[0-9a-f]{1,4})){0,4}\s*"
@@ -357,8 +355,6 @@ def _sniff_iolog(head: Head) -> bool:
 
 def _read_iolog(source: Source) -> Capture:
     """Read an iolog: arrivals only; CaptureError if it holds no read and no write."""
-    from nvmesim.capture.requests.table import requests_capture  # compiled: logs do without
-
     return requests_capture(
         source, "fio-iolog", _iolog_blocks, version=f"iolog {_iolog_version(source)}"
     )
@@ -371,8 +367,6 @@ def _iolog_version(source: Source) -> int:
 
 def _iolog_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """The requests in batches, in the order of the file."""
-    from nvmesim.capture.requests.table import Block, rows_of
-
     version = _iolog_version(source)
     if version == 2:
         notes.warnings.append("version 2 has no times: only its wait lines space the requests")

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from nvmesim.capture.capture import OPS, Capture, Measurement, OpResult
-from nvmesim.capture.fields import checked
+from nvmesim.capture.checked_numbers import checked
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,

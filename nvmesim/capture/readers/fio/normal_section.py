@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.capture.capture import OPS, Latency, OpResult
-from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.fio_jobs import TRIMS, FioJob, one_size
 from nvmesim.capture.readers.fio.normal_lines import Line
 from nvmesim.capture.text import Source, shown

@@ -13,7 +13,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, Measurement, OpResult
 from nvmesim.capture.caveats import with_caveats
-from nvmesim.capture.fields import MAX_RATE, checked
+from nvmesim.capture.checked_numbers import MAX_RATE, checked
 from nvmesim.capture.readers.fio import normal_output
 from nvmesim.capture.readers.fio.fio_jobs import tell_apart
 from nvmesim.capture.text import Head, Source, shown

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
-from nvmesim.capture.fields import MAX_LATENCY_S, MAX_RATE, checked
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.readers.fio.fio_jobs import (
     COUNT_TOLERANCE,
     TRIMS,

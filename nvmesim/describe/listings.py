@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nvmesim.capture.fields import binary_size
+from nvmesim.capture.checked_numbers import binary_size
 from nvmesim.capture.text import Source, shown
 from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Interface, Nodes, whole_disk
 from nvmesim.raid.levels import LEVELS, level_of

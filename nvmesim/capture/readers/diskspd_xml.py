@@ -35,7 +35,7 @@ from nvmesim.capture.capture import (
     Op,
     OpResult,
 )
-from nvmesim.capture.fields import (
+from nvmesim.capture.checked_numbers import (
     LONGEST_MS,
     MOST,
     S_PER_MS,
