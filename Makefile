@@ -67,7 +67,7 @@ $(RUNS): requirements-run.lock pyproject.toml
 run: $(RUNS)
 	@mkdir -p build
 	$(BIN)/nvmesim calibrate calibration/samsung-980pro/depth.csv --name samsung-980pro -o build/980pro.toml \
-		--captured-on linux-io_uring,'pcie4 x4'
+		--captured-on linux-io_uring,'pcie4 x4','2.4 GHz'
 	$(BIN)/nvmesim run examples/eight-980pro.toml
 	@awk -F, '/^"8 drives, 10x128",iops/ { printf "Measured on eight of them: %.0f k IOPS", $$4 / 1000 } \
 		/^"8 drives, 10x128",lat_mean_us/ { printf ", mean latency %.0f us", $$4 } \
