@@ -47,6 +47,8 @@ BOUNDS: Final[dict[Part, tuple[tuple[float, float], ...]]] = {
 """A stall is a wait of a typical length; what is short and of any length are pauses."""
 STEP: Final = 0.05
 """Standard deviation of a first proposal, in units of its logarithm, about."""
+NUDGE: Final = 1e-6
+"""Step of a logarithm that a slope is taken over."""
 PROPOSALS: Final = 1500
 GAIN: Final = 4.0
 """Log-likelihood that a further part must bring on depths left out, per width of the misfit."""
@@ -138,6 +140,13 @@ NONE: Final = PauseFit((), np.zeros(0), np.zeros((DRAWS, 0)))
 
 def fit_pauses(points: Sequence[Point]) -> PauseFit:
     """Choose and fit what holds up rounds; `NONE` below three depths, or if nothing hardly does."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):  # of such small arrays threads only wait
+        return _chosen(points)
+
+
+def _chosen(points: Sequence[Point]) -> PauseFit:
     if not points:
         return NONE
     tails = _tails(points, min(points, key=lambda p: p.outstanding))
@@ -212,28 +221,37 @@ class _Rows:
 
 def _survivals(logs: Floats, parts: Parts, rows: _Rows) -> Floats:
     """float64[n_tails, k]: share of rounds held up for longer than each class begins."""
+    each = np.exp(logs).reshape(-1, 3)
+    return sum((_held_up(p, v, rows) for p, v in zip(parts, each, strict=True)), 0 * rows.beyond)
+
+
+def _held_up(part: Part, values: Floats, rows: _Rows) -> Floats:
+    """Of one part: its rate or share, mean (s), coefficient of variation."""
     from scipy.special import gammaincc, ndtr
 
-    x = rows.beyond
-    out = np.zeros_like(x)
-    for i, part in enumerate(parts):
-        rate, mean, cv = np.exp(logs[3 * i : 3 * i + 3])
-        if part == "pauses":
-            hit = rate * rows.cycle
-            sigma = np.sqrt(np.log1p(cv * cv))
-            longer = ndtr(-(np.log(x / mean) + sigma * sigma / 2) / sigma)
-        else:
-            hit = rate * rows.exposed[part]
-            longer = gammaincc(1 / cv**2, x / (mean * cv**2))
-        out += np.minimum(hit, 0.5)[:, None] * longer
+    rate, mean, cv = values
+    if part == "pauses":
+        hit = rate * rows.cycle
+        sigma = np.sqrt(np.log1p(cv * cv))
+        longer = ndtr(-(np.log(rows.beyond / mean) + sigma * sigma / 2) / sigma)
+    else:
+        hit = rate * rows.exposed[part]
+        longer = gammaincc(1 / cv**2, rows.beyond / (mean * cv**2))
+    out: Floats = np.minimum(hit, 0.5)[:, None] * longer
     return out
 
 
 def _likelihood(logs: Floats, parts: Parts, rows: _Rows) -> float:
     """Logarithm, less that of a model that has every class's share right."""
-    beyond = np.minimum(_survivals(logs, parts, rows), 0.99)
-    share = -np.diff(beyond, axis=1, prepend=1.0, append=0.0)
-    return float(np.sum(rows.seen * (np.log(np.maximum(share, 1e-12)) - rows.best)))
+    return _of_survivals(_survivals(logs, parts, rows), rows)[0]
+
+
+def _of_survivals(survivals: Floats, rows: _Rows) -> tuple[float, Floats]:
+    """That logarithm, and its slope by each survival."""
+    beyond = np.minimum(survivals, 0.99)
+    share = np.maximum(-np.diff(beyond, axis=1, prepend=1.0, append=0.0), 1e-12)
+    slope = np.diff(rows.seen / share, axis=1) * (survivals < 0.99)
+    return float(np.sum(rows.seen * (np.log(share) - rows.best))), slope
 
 
 def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
@@ -242,23 +260,28 @@ def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
 
     bounds = np.log([b for part in parts for b in BOUNDS[part]])
 
-    def cost(logs: Floats) -> float:
-        inside = np.clip(logs, bounds[:, 0], bounds[:, 1])
-        return -_likelihood(inside, parts, rows) + 100 * float(np.sum((logs - inside) ** 2))
-
-    def refined(begin: Floats, evaluations: int) -> tuple[float, Floats]:
-        options = {"maxfev": evaluations * len(begin), "adaptive": True}
-        found = minimize(cost, begin, method="Nelder-Mead", options=options)  # type: ignore[call-overload]
-        return float(found.fun), np.asarray(found.x, np.float64)
+    def cost(logs: Floats) -> tuple[float, Floats]:
+        each = np.exp(logs).reshape(-1, 3)
+        held = [_held_up(part, v, rows) for part, v in zip(parts, each, strict=True)]
+        value, by = _of_survivals(sum(held, 0 * rows.beyond), rows)
+        slopes = [
+            ((_held_up(part, v * np.exp(NUDGE * unit), rows) - h) * by).sum() / NUDGE
+            for part, v, h in zip(parts, each, held, strict=True) for unit in np.eye(3)
+        ]  # fmt: skip
+        return -value, -np.array(slopes)
 
     if start is not None:
-        best = refined(start, 80)[1]
+        begins = [start]
     else:
         rest = [v for part in parts if part != "pauses" for v in STARTS[part][0]]
         firsts = STARTS["pauses"] if "pauses" in parts else ((),)
-        near = [minimize(cost, np.log([*f, *rest]), method="L-BFGS-B").x for f in firsts]
-        best = refined(min(near, key=cost), 200)[1]
-    return np.asarray(np.clip(best, bounds[:, 0], bounds[:, 1]), np.float64)
+        begins = [np.log([*f, *rest]) for f in firsts]
+    options = {"maxiter": 500, "ftol": 1e-10}
+    tried = [
+        minimize(cost, b, method="L-BFGS-B", jac=True, bounds=bounds, options=options)
+        for b in begins
+    ]
+    return np.asarray(min(tried, key=lambda found: found.fun).x, np.float64)
 
 
 def _held_out(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nvmesim.measure.figures import Interval
 from nvmesim.measure.paired import Comparison
@@ -46,9 +46,13 @@ def best_blocks(found: Best) -> list[b.Block]:
 
 def best_figures(found: Best) -> b.Charts:
     """The charts with their captions."""
-    from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
 
-    return b.Charts({t: (drawn, BEST_CAPTIONS[t]) for t, drawn in best_charts(found).items()})
+    def draw() -> dict[str, tuple[Any, str]]:
+        from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
+
+        return {t: (drawn, BEST_CAPTIONS[t]) for t, drawn in best_charts(found).items()}
+
+    return b.Charts(draw)
 
 
 def best_table(found: Best) -> b.Table:
