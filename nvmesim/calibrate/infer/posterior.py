@@ -10,7 +10,6 @@ and Robert 2012 (adaptive importance sampling).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import numpy as np
 from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.infer.emulator import Emulator, Region
 from nvmesim.calibrate.infer.likelihood import Levels, Likelihood, likelihood_of, model_error_scale
-from nvmesim.calibrate.infer.optimum import SEED, Solution, is_stopping, optimum
+from nvmesim.calibrate.infer.optimum import SEED, THREADS, Solution, is_stopping, optimum
 from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.errors import FitError
 
@@ -61,7 +60,6 @@ LONG = 4.0
 """Share of the usual requests that the candidates for the best are simulated with."""
 TRIES = 40
 """Widths of a region in which what is allowed is looked for."""
-MAX_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -228,7 +226,7 @@ class _Inference:
 
     def _all(self, simulate: Callable[[Floats, int], Floats], u: Floats, seeds: Ints) -> Floats:
         """float64[n, n_figures] of float64[n, n_coordinates]."""
-        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             rows = np.array(list(pool.map(simulate, u, map(int, seeds))))
         if not np.all(np.isfinite(rows)):
             raise FitError("a simulated figure is not finite; the captures leave the model's range")
@@ -363,14 +361,14 @@ def sampled(
 
 
 def _proposed(centre: Floats, spread: Floats, rng: np.random.Generator, count: int) -> Floats:
-    """float64[count, n_coordinates]: draws of a multivariate t (`scipy.stats` takes 2 s to load)."""
+    """float64[count, n_coordinates]: draws of a multivariate t (`scipy.stats` loads in 2 s)."""
     wide = np.sqrt(rng.chisquare(TAILS, count) / TAILS)[:, None]
     out: Floats = centre + rng.multivariate_normal(np.zeros(len(centre)), spread, count) / wide
     return out
 
 
 def _log_density(at: Floats, centre: Floats, spread: Floats) -> Floats:
-    """float64[n]: logarithm of that density, up to a constant; what has no spread does not count."""
+    """float64[n]: logarithm of that density, up to a constant; axes without spread are left out."""
     sizes, axes = np.linalg.eigh(spread)
     kept = sizes > NO_SPREAD * sizes.max()
     far = ((((at - centre) @ axes[:, kept]) ** 2) / sizes[kept]).sum(axis=1)

@@ -212,24 +212,27 @@ class _Rows:
 
     def __init__(self, tails: Sequence[PauseTail]) -> None:
         self.beyond = np.stack([t.beyond_s for t in tails])
-        self.cycle = np.array([t.cycle_s for t in tails])
-        depth, write = (np.array([getattr(t, name) for t in tails]) for name in ("depth", "write"))
+        self.cycle = np.array([[t.cycle_s] for t in tails])
+        depth, write = (np.array([[getattr(t, n)] for t in tails]) for n in ("depth", "write"))
         self.exposed = {"read_stalls": depth * ~write, "write_stalls": depth * write}
         self.seen = np.stack([t.rounds for t in tails])
         self.best = np.log(np.maximum(self.seen / self.seen.sum(axis=1, keepdims=True), 1e-300))
 
 
 def _survivals(logs: Floats, parts: Parts, rows: _Rows) -> Floats:
-    """float64[n_tails, k]: share of rounds held up for longer than each class begins."""
-    each = np.exp(logs).reshape(-1, 3)
+    """float64[..., n_tails, k]: share of rounds held up for longer than each class begins.
+
+    *logs*: float64[..., 3 * n_parts].
+    """
+    each = np.split(np.exp(logs), len(parts), axis=-1) if parts else []
     return sum((_held_up(p, v, rows) for p, v in zip(parts, each, strict=True)), 0 * rows.beyond)
 
 
 def _held_up(part: Part, values: Floats, rows: _Rows) -> Floats:
-    """Of one part: its rate or share, mean (s), coefficient of variation."""
+    """Of one part: its rate or share, mean (s), coefficient of variation, float64[..., 3]."""
     from scipy.special import gammaincc, ndtr
 
-    rate, mean, cv = values
+    rate, mean, cv = np.moveaxis(values, -1, 0)[..., None, None]
     if part == "pauses":
         hit = rate * rows.cycle
         sigma = np.sqrt(np.log1p(cv * cv))
@@ -237,21 +240,21 @@ def _held_up(part: Part, values: Floats, rows: _Rows) -> Floats:
     else:
         hit = rate * rows.exposed[part]
         longer = gammaincc(1 / cv**2, rows.beyond / (mean * cv**2))
-    out: Floats = np.minimum(hit, 0.5)[:, None] * longer
+    out: Floats = np.minimum(hit, 0.5) * longer
     return out
 
 
-def _likelihood(logs: Floats, parts: Parts, rows: _Rows) -> float:
-    """Logarithm, less that of a model that has every class's share right."""
+def _likelihood(logs: Floats, parts: Parts, rows: _Rows) -> Floats:
+    """Logarithm, less that of a model that has every class's share right, of float64[..., n]."""
     return _of_survivals(_survivals(logs, parts, rows), rows)[0]
 
 
-def _of_survivals(survivals: Floats, rows: _Rows) -> tuple[float, Floats]:
+def _of_survivals(survivals: Floats, rows: _Rows) -> tuple[Floats, Floats]:
     """That logarithm, and its slope by each survival."""
     beyond = np.minimum(survivals, 0.99)
-    share = np.maximum(-np.diff(beyond, axis=1, prepend=1.0, append=0.0), 1e-12)
-    slope = np.diff(rows.seen / share, axis=1) * (survivals < 0.99)
-    return float(np.sum(rows.seen * (np.log(share) - rows.best))), slope
+    share = np.maximum(-np.diff(beyond, prepend=1.0, append=0.0), 1e-12)
+    slope = np.diff(rows.seen / share) * (survivals < 0.99)
+    return np.asarray((rows.seen * (np.log(share) - rows.best)).sum(axis=(-2, -1))), slope
 
 
 def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
@@ -260,7 +263,7 @@ def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
 
     bounds = np.log([b for part in parts for b in BOUNDS[part]])
 
-    def cost(logs: Floats) -> tuple[float, Floats]:
+    def cost(logs: Floats) -> tuple[Floats, Floats]:
         each = np.exp(logs).reshape(-1, 3)
         held = [_held_up(part, v, rows) for part, v in zip(parts, each, strict=True)]
         value, by = _of_survivals(sum(held, 0 * rows.beyond), rows)
@@ -292,7 +295,7 @@ def _held_out(
     for depth in depths:
         rest = _Rows([t for t in tails if t.depth != depth])
         found = _fitted(parts, rest, logs) if parts else logs
-        score += _likelihood(found, parts, _Rows([t for t in tails if t.depth == depth]))
+        score += float(_likelihood(found, parts, _Rows([t for t in tails if t.depth == depth])))
     return score
 
 
@@ -305,12 +308,12 @@ def _drawn(parts: Parts, logs: Floats, rows: _Rows) -> Floats:
         return np.zeros((DRAWS, 0))
     bounds = np.log([b for part in parts for b in BOUNDS[part]])
     freedom = max(1, int((rows.seen > 0).sum()) - len(rows.seen) - len(logs))
-    scale = max(1.0, -2 * _likelihood(logs, parts, rows) / freedom)
+    scale = max(1.0, -2 * float(_likelihood(logs, parts, rows)) / freedom)
 
     def cost(tried: Floats) -> Floats:
         inside = ((tried > bounds[:, 0]) & (tried < bounds[:, 1])).all(axis=1)
         out = np.full(len(tried), np.inf)
-        out[inside] = [-_likelihood(at, parts, rows) / scale for at in tried[inside]]
+        out[inside] = -_likelihood(tried[inside], parts, rows) / scale
         return out
 
     rng = np.random.default_rng(1)
