@@ -137,8 +137,7 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
 @option("--precision SHARE", "Stop each point at this 95 % interval of IOPS, as 1%.")
 @option("--requests", "Simulate exactly so many requests at each point.", type=click.IntRange(1))
 @option("--no-cache", "Do not use the cache of finished points.", is_flag=True)
-@option("--no-certainty", "Intervals of the simulation alone; a short point takes a tenth of the "
-        "time.", is_flag=True)  # fmt: skip
+@option("--no-certainty", "No intervals; a short point takes a tenth of the time.", is_flag=True)
 @simulates(report="Write pictures and points as one HTML page.", sets=True, seed=True, workers=True)
 def sweep(
     scenario: str, over: tuple[str, ...], sets: tuple[str, ...], output: Path | None,
@@ -169,7 +168,7 @@ def sweep(
     keys = [key.strip() for key in parsed]
     lost, asked = never(frame, keys), asked_of(loaded)
     if no_certainty:
-        asked += "; intervals hold the simulation's chance alone (--no-certainty)"
+        asked += "; without intervals (--no-certainty)"
     title = loaded.name or Path(scenario).stem
     code = 1 if tally.unconverged or lost or tally.failed == len(frame) else 0
     return Answer(
