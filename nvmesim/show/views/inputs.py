@@ -75,7 +75,7 @@ def sizing_blocks(sizing: Sizing, *, all_cpus: bool = False) -> list[Block]:
     ]
     if left := len(sizing.cpus) - len(found):
         notes.append(f"the nearest; {left} CPUs more of the catalog with --all")
-    heads = ("CPUs", "GHz", "by the rule", "busy", "of the cores", "full at", "<carries it")
+    heads = ("CPUs", "GHz", "by the rule", "busy", "cores busy", "full at", "<carries it")
     return [
         Line(f"{sizing.ghz:.0f} GHz for {format_iops(load.iops)}", "title"),
         Line(asked, "soft"),
@@ -110,7 +110,8 @@ def sensitivity_blocks(
         return "-" if value is None else f"{words.signed(100 * value)} %"
 
     rows = [
-        [in_words(r["input"]), _rounded(r["value"]), r["basis"], "its own" if r["stated"] else other,
+        [in_words(r["input"]), _rounded(r["value"]), r["basis"],
+         "its own" if r["stated"] else other,
          change(r["change_low"]), change(r["change_high"]), f"{r['share']:.0%}",
          f"±{100 * r['without']:.0f} %"]
         for r in shown
