@@ -143,10 +143,10 @@ def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterato
     kinds = {{1.0: "read", 0.0: "write"}.get(read, "mixed") for read in reads}
     for op, error in profile.missed.items():
         if ("mixed" if "rw:" in op else op.removeprefix("rand")) in kinds:
-            less = "less" if error > 0 else "more"
+            more = "more" if error > 0 else "fewer"
             text = (
-                f"{name}: captures of {op} did {less} than this profile predicts, by up to "
-                f"{100 * error:+.0f} % IOPS; the answer is moved by what was missed near this load"
+                f"{name}: this profile predicts up to {100 * abs(error):.0f} % {more} IOPS than "
+                f"its captures of {op} show; the answer is moved by what it misses near this load"
             )
             yield Warning("missed", text, name)
     if profile.write_caveat and min(reads) < 1:

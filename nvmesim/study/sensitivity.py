@@ -143,7 +143,7 @@ def sensitivity(
         })  # fmt: skip
         shares.append(share_of_input(one.name, change[0], change[1], load))
     if metric in FIGURES:
-        run = measured(resolved, RunOptions(seed=seed, requests=requests, over_time=False))
+        run = measured(resolved, RunOptions(seed=seed, over_time=False))  # as `nvmesim run` does
         run.judge()  # what the numbers do together is not asked: each is, by itself
         whole = run.result("compiled", run.spent_s)
         for part in _other_shares(whole, resolved, FIGURES[metric], load):
@@ -212,7 +212,7 @@ def _other_shares(
     return [
         Share("misfit", (misfit / Z95) ** 2, measure=f"capture {load}"),
         Share("model", (model / Z95) ** 2, (left / Z95) ** 2, measure),
-        Share("simulation", (chance / Z95) ** 2, measure="simulate longer (--requests)"),
+        Share("simulation", (chance / Z95) ** 2, measure="simulate longer (precision of [run])"),
     ]
 
 

@@ -41,7 +41,7 @@ _HOLDERS: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
 _PARTS: Final = {
     "misfit": "what the drive's calibration misses",
     "model": "errors of the model itself",
-    "simulation": "chance, in so short a simulation",
+    "simulation": "chance in this simulation",
 }
 _METRICS: Final = {"iops": "IOPS", "lat_mean_us": "mean latency", "lat_p50_us": "p50",
                    "lat_p99_us": "p99", "lat_p99_9_us": "p99.9"}  # fmt: skip
