@@ -124,7 +124,7 @@ def test_the_command_of_sensitivity(file, tmp_path, capsys):
     table, page = tmp_path / "s.csv", tmp_path / "s.html"
     options = ["--requests", "4000", "--workers", "1", "-o", str(table), "--report", str(page)]
     assert run_command(["sensitivity", str(file), *options]) == 0
-    assert "of the interval" in capsys.readouterr().out
+    assert "IOPS is known to ±" in capsys.readouterr().out
     assert table.read_text().startswith("input,")
     assert "vega" in page.read_text()
     assert run_command(["sensitivity", str(file), "--metric", "iosp"]) == 2
