@@ -149,7 +149,7 @@ def page_blocks(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> list[Bl
     """Return the quotes as a table, bars and charts; *gains* are those over the first."""
     from nvmesim.show.charts.designs import side_by_side
 
-    named = zip(_names(quotes), quotes, strict=True)
+    named = zip(names_of(quotes), quotes, strict=True)
     healthy = {f"{n}: {name}": q.healthy for n, (name, q) in enumerate(named, 1)}
     rows = [[what, *cells] for what, cells in _lines(quotes, gains).items() if any(cells)]
     lead = [_lead(n, gain) for n, gain in enumerate(gains, 2)]
@@ -164,7 +164,7 @@ def page_blocks(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> list[Bl
     ]  # fmt: skip
 
 
-def _names(quotes: Sequence[Quote]) -> list[str]:
+def names_of(quotes: Sequence[Quote]) -> list[str]:
     """What each quote is called; with what differs, where two are called the same."""
     names = [q.healthy.scenario for q in quotes]
     if len(set(names)) == len(names):
