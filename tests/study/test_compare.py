@@ -80,7 +80,7 @@ def test_the_command_compares_two(file, tmp_path, capsys):
     assert run_command(args) == 0
     out = capsys.readouterr().out
     assert "against small" in out
-    assert "for this interval" in out
+    assert "with the same random numbers" in out
     assert run_command([*args, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["a"] == "small"
