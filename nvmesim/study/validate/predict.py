@@ -129,7 +129,7 @@ def measure(metric: str, result: Result) -> Value:
         return Value(*ends, verdict, _parts(result, "iops"), result.certainty.standing)
     if base in ("cpu_pct", "thread_cpu_pct"):
         busy = result.cpu.logical_utilization
-        ends = result.cpu_intervals.get("logical_utilization", Interval(busy, busy, busy))
+        known = result.cpu_intervals.get("logical_utilization", Interval(busy, busy, busy))
         of = 1.0 / busy if busy else 0.0
         if base == "cpu_pct":
             share = busy
@@ -137,7 +137,7 @@ def measure(metric: str, result: Result) -> Value:
             cpus = (s.logical_utilization * s.cores * s.threads_per_core
                     for s in result.cpu.sockets)  # fmt: skip
             share = float(sum(cpus)) / sum(group.n_threads for group in result.resolved.workload)
-        low, high = ends.low * of * share, min(1.0, ends.high * of * share)
+        low, high = known.low * of * share, min(1.0, known.high * of * share)
         return Value(100 * share, 100 * low, 100 * max(share, high), verdict)
     if base == "busy_pct":
         return Value.plain(_busy(result, int(which or 0)), verdict)
