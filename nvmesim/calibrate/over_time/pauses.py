@@ -263,7 +263,7 @@ def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
 
     bounds = np.log([b for part in parts for b in BOUNDS[part]])
 
-    def cost(logs: Floats, /) -> tuple[Floats, Floats]:
+    def cost(logs: Floats) -> tuple[Floats, Floats]:
         each = np.exp(logs).reshape(-1, 3)
         held = [_held_up(part, v, rows) for part, v in zip(parts, each, strict=True)]
         value, by = _of_survivals(sum(held, 0 * rows.beyond), rows)
@@ -279,9 +279,11 @@ def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
         rest = [v for part in parts if part != "pauses" for v in STARTS[part][0]]
         firsts = STARTS["pauses"] if "pauses" in parts else ((),)
         begins = [np.log([*f, *rest]) for f in firsts]
-    options = {"maxiter": 500, "ftol": 1e-10}
-    how: dict[str, Any] = {"method": "L-BFGS-B", "jac": True, "bounds": bounds, "options": options}
-    tried = [minimize(cost, begin, **how) for begin in begins]
+    how: dict[str, Any] = {
+        "fun": cost, "jac": True, "method": "L-BFGS-B", "bounds": bounds,
+        "options": {"maxiter": 500, "ftol": 1e-10},
+    }  # fmt: skip
+    tried = [minimize(x0=begin, **how) for begin in begins]
     return np.asarray(min(tried, key=lambda found: found.fun).x, np.float64)
 
 
