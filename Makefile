@@ -69,7 +69,7 @@ run: $(RUNS)
 	$(BIN)/nvmesim calibrate calibration/samsung-980pro/depth.csv --name samsung-980pro -o build/980pro.toml \
 		--captured-on linux-io_uring,'pcie4 x4','2.4 GHz'
 	$(BIN)/nvmesim run examples/eight-980pro.toml
-	@awk -F, '/^"8 drives, 10x128",iops/ { printf "Measured on eight of them: %.0f k IOPS", $$4 / 1000 } \
+	@awk -F, '/^"8 drives, 10x128",iops/ { printf "Measured on eight of them: %.3fM IOPS", $$4 / 1e6 } \
 		/^"8 drives, 10x128",lat_mean_us/ { printf ", mean latency %.0f us", $$4 } \
 		/^"8 drives, 10x128",clat_p99_us/ { printf ", p99 %.0f us", $$4 } \
 		END { print " (calibration/published/980pro-jbod)" }' calibration/published/980pro-jbod/rows.csv
@@ -170,7 +170,7 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --extra dev --extra docs --extra bench pyproject.toml -o requirements.lock
 	printf 'editables\nhatchling\n' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --no-annotate -c requirements.lock pyproject.toml - -o requirements-run.lock
+		--no-emit-index-url --no-header --no-annotate -c requirements.lock --extra ui pyproject.toml - -o requirements-run.lock
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .benchmarks .hypothesis

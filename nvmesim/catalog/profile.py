@@ -176,7 +176,7 @@ class Stalls(Frozen):
     """Requests that hold up the whole round: what the host must fetch or wait for itself."""
 
     share: Number
-    """Of the requests of one operation."""
+    """Share of the requests of one operation that stall."""
     length: Time
     """Mean of a stall (gamma distributed)."""
     cv: Number = Quantity(value=1.0)

@@ -117,9 +117,9 @@ def compare(
 ) -> Answer:  # fmt: skip
     """Compare designs that draw the same random numbers.
 
-    With two designs (or one and --set): the difference, its 95 % interval, and how many times as
-    many requests independent runs would need for it. With three or more: which is best, with a
-    stated probability; designs that can no longer win are dropped early. Exit code 1: not decided.
+    With two designs (or one and --set): the difference, its 95 % interval, and how likely one does
+    more. With three or more: which is best, with a stated probability; designs that can no longer
+    win are dropped early. Exit code 1: not decided.
     """
     from nvmesim.errors import InputError
     from nvmesim.predict.simulate import compare as compared

@@ -14,6 +14,8 @@ import click
 from nvmesim.errors import NvmesimError, nearest
 from nvmesim.version import __version__
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # arrays are small: its threads would only spin
+
 DONE, BAD_INPUT, INFRASTRUCTURE, INTERRUPTED = 0, 2, 3, 130
 DISKS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """Errors of a disk that is full or broken: no fault of the input."""

@@ -143,7 +143,7 @@ def list_entries(outer_json: bool, of_kind: str | None, kind: str | None, as_jso
 @json_option
 @click.pass_obj
 def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
-    """Show one entry, or a profile of your own: each number with its basis, interval and source."""
+    """Show one entry, or your own profile, with sources."""
     from pathlib import Path
 
     from nvmesim.catalog.load import find, read

@@ -39,7 +39,7 @@ CAPTION = (
 )
 @click.argument("scenario", metavar="SCENARIO.toml")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@option("--precision SHARE", "Stop at this 95 % interval of IOPS, as 1%.")
+@option("--precision SHARE", "Simulate until chance leaves no more of IOPS, as 1%.")
 @output_path("Write one row per request (Parquet).", "--requests")
 @output_path("Write every step of some requests as an HTML chart.", "--timeline")
 @simulates(report="Write one self-contained HTML page.", sets=True, seed=True, verbose=True,
@@ -134,11 +134,10 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
 @option("--samples N", "Sample so many points instead of the whole grid.", type=click.IntRange(1))
 @option("--method", "How points are sampled.  [default: lhs]", type=click.Choice(("lhs", "random")))
 @click.option("--sample-seed", type=click.IntRange(0, 2**62), default=1, show_default=True)
-@option("--precision SHARE", "Stop each point at this 95 % interval of IOPS, as 1%.")
+@option("--precision SHARE", "Simulate each point until chance leaves no more of IOPS, as 1%.")
 @option("--requests", "Simulate exactly so many requests at each point.", type=click.IntRange(1))
 @option("--no-cache", "Do not use the cache of finished points.", is_flag=True)
-@option("--no-certainty", "Intervals of the simulation alone; a short point takes a tenth of the "
-        "time.", is_flag=True)  # fmt: skip
+@option("--no-certainty", "No intervals; a short point takes a tenth of the time.", is_flag=True)
 @simulates(report="Write pictures and points as one HTML page.", sets=True, seed=True, workers=True)
 def sweep(
     scenario: str, over: tuple[str, ...], sets: tuple[str, ...], output: Path | None,
@@ -169,7 +168,7 @@ def sweep(
     keys = [key.strip() for key in parsed]
     lost, asked = never(frame, keys), asked_of(loaded)
     if no_certainty:
-        asked += "; intervals hold the simulation's chance alone (--no-certainty)"
+        asked += "; without intervals (--no-certainty)"
     title = loaded.name or Path(scenario).stem
     code = 1 if tally.unconverged or lost or tally.failed == len(frame) else 0
     return Answer(

@@ -34,8 +34,8 @@ class Comparison:
     """b - a"""
     gain: Interval
     """Relative: 0.1 is 10 % more."""
-    mean_s: Interval
-    """Mean latency, b - a."""
+    mean_s: Interval | None
+    """Mean latency, b - a; None where it is not known how sure that is."""
     p99_s: Interval | None
     """99th percentile, b - a; None where too few samples."""
     requests: int

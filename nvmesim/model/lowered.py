@@ -12,6 +12,13 @@ from nvmesim.network.network import Network, StationInfo
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.warning import Warning
 
+UNTOLD: Final = {
+    "commands": "commands a second", "dies": "its number of dies",
+    "read.base": "the fixed time of a read", "read.die": "a die's time of a read",
+    "write.base": "the time of a cached write", "write.program": "a die's time of a write",
+}  # fmt: skip
+"""Numbers of a drive that are often not known, in words."""
+
 
 @dataclass(frozen=True)
 class FlowInfo:
@@ -136,10 +143,10 @@ def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterato
     kinds = {{1.0: "read", 0.0: "write"}.get(read, "mixed") for read in reads}
     for op, error in profile.missed.items():
         if ("mixed" if "rw:" in op else op.removeprefix("rand")) in kinds:
-            less = "less" if error > 0 else "more"
+            more = "more" if error > 0 else "fewer"
             text = (
-                f"{name}: captures of {op} did {less} than this profile predicts, by up to "
-                f"{100 * error:+.0f} % IOPS; the answer is moved by what was missed near this load"
+                f"{name}: this profile predicts up to {100 * abs(error):.0f} % {more} IOPS than "
+                f"its captures of {op} show; the answer is moved by what it misses near this load"
             )
             yield Warning("missed", text, name)
     if profile.write_caveat and min(reads) < 1:
@@ -151,8 +158,11 @@ def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterato
         if profile.counts(key) and not (unused and key.startswith(unused))
     ]
     if keys:
-        would = "; ".join(dict.fromkeys(profile.untold[key] for key in keys))
+        sheet = profile.captured is not None and profile.captured.datasheet
+        told = list(dict.fromkeys(profile.untold[key] for key in keys))
+        would = [w for w in told if not any(o != w and o.startswith(w) for o in told)]
         text = (
-            f"{name}: its captures do not determine {', '.join(keys)}; captures that would: {would}"
+            f"{name}: its {'data sheet tells' if sheet else 'captures tell'} nothing of "
+            f"{', '.join(UNTOLD.get(key, key) for key in keys)}; what would: {'; '.join(would)}"
         )
         yield Warning("untold", text, name)

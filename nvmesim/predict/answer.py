@@ -247,6 +247,13 @@ class RunAnswer:
         mean = moved["mean"] or 0.0
         return replace(latency, mean=mean, percentiles=percentiles, intervals=wider)
 
+    def level(self, figure: str) -> float | None:
+        """Mean latency or p99 as it is printed, s; None where too few requests tell it."""
+        total = self._op(None)
+        if total is None:
+            return None
+        return total.latency.mean if figure == "mean" else total.latency.percentiles.get(99.0)
+
     def _moved(self, name: str, value: float) -> float:
         """*value* moved by what profiles missed nearby."""
         assert self.known is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,11 @@ from nvmesim.measure.requests import RequestWriter
 from nvmesim.predict.answer import RunAnswer
 from nvmesim.predict.prepare import EngineFactory, prepare
 from nvmesim.predict.result import Result
-from nvmesim.predict.uncertainty.certainty import model_uncertainty, precision_goal
+from nvmesim.predict.uncertainty.certainty import (
+    UncertaintyBudget,
+    model_uncertainty,
+    precision_goal,
+)
 from nvmesim.predict.uncertainty.derived import gain_of
 from nvmesim.predict.uncertainty.design import difference_of_numbers
 from nvmesim.predict.uncertainty.parts import NONE, Span
@@ -165,15 +170,38 @@ def _with_certainty(
     budgets = [answer.judge() for answer in both]
     rest = [replace(k, numbers=None).parts("iops").total for k in budgets]
     alike = len({k.known.model_class for k in budgets}) == 1
-    gain = gain_of(plain.gain, (rest[0], rest[1]), same_class=alike, own=numbers)
+    change = _moved(plain.gain, budgets, "iops")
+    gain = gain_of(change, (rest[0], rest[1]), same_class=alike, own=numbers)
     iops_a, iops_b = (r.whole_of(r.measured.window.iops()) for r in both)
-    ends = (iops_a.value * gain.interval.low, iops_a.value * gain.interval.high)
+    own = iops_a.value * (1 + gain.interval.value) / iops_b.value  # of both runs' common part
+
+    def latency(difference: Interval | None, figure: str) -> Interval | None:
+        """A *difference* that is the simulation's alone, s, moved and as wide as that of rates."""
+        levels = [r.level(figure) for r in both]
+        if difference is None or not levels[0] or not levels[1]:
+            return None
+        first = levels[0] / math.exp(budgets[0].shift(figure))
+        change = _moved(_times(difference, 1 / first), budgets, figure)
+        rest = [replace(k, numbers=None).parts(figure).total for k in budgets]
+        found = gain_of(change, (rest[0], rest[1]), same_class=alike, own=numbers[::-1])
+        return _times(found.interval, levels[0])
+
     return replace(
         plain,
-        iops_a=iops_a, iops_b=iops_b,
-        iops=Interval(iops_a.value * gain.interval.value, *ends),
+        iops_a=iops_a, iops_b=_times(iops_b, own), iops=_times(gain.interval, iops_a.value),
         gain=gain.interval, p_better=gain.p_better,
+        mean_s=latency(plain.mean_s, "mean"), p99_s=latency(plain.p99_s, "p99"),
     )  # fmt: skip
+
+
+def _moved(change: Interval, budgets: Sequence[UncertaintyBudget], figure: str) -> Interval:
+    """A relative *change* between two answers, each moved by what its profiles missed nearby."""
+    moved = math.exp(budgets[1].shift(figure) - budgets[0].shift(figure))
+    return Interval(*((1 + v) * moved - 1 for v in (change.value, change.low, change.high)))
+
+
+def _times(interval: Interval, factor: float) -> Interval:
+    return Interval(*(v * factor for v in (interval.value, interval.low, interval.high)))
 
 
 def _goal(scenario: ResolvedScenario, options: RunOptions) -> RunGoal:

@@ -76,6 +76,7 @@ def apply_sets(tables: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise ScenarioError(f"--set {text!r} is not KEY=VALUE, such as drives.0.count=8")
+        _open_platform(changed, key.strip())
         for one in expanded(changed, key.strip()):
             _put(changed, one.split("."), _value(value.strip()), f"--set {text!r}")
     return changed
@@ -86,6 +87,8 @@ def expanded(tables: Any, key: str) -> list[str]:
 
     >>> expanded({"drives": [{}, {}]}, "drives.*.count")
     ['drives.0.count', 'drives.1.count']
+    >>> expanded({"volume": {}}, "volume.*.chunk")  # the only one may be a table
+    ['volume.0.chunk']
     """
     if key.count(".") >= MOST_KEY_PARTS:
         raise ScenarioError(f"{key[:40]}...: a key has {MOST_KEY_PARTS} parts at most")
@@ -98,6 +101,8 @@ def expanded(tables: Any, key: str) -> list[str]:
             found = found[int(part)] if part.isdecimal() and int(part) < len(found) else None
         else:
             found = found.get(part) if isinstance(found, Mapping) else None
+    if isinstance(found, Mapping) and before.rstrip(".") in _LISTS:
+        found = [found]
     if not isinstance(found, list) or not found:
         raise ScenarioError(f"{key}: there is no list at {before.rstrip('.') or 'the top'!r}")
     return [k for i in range(len(found)) for k in expanded(tables, f"{before}{i}{after}")]
@@ -106,12 +111,14 @@ def expanded(tables: Any, key: str) -> list[str]:
 def with_values(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of *tables* with *values* put at their keys, as `apply_sets` does with texts.
 
-    >>> with_values({"drives": [{"count": 4}]}, {"drives.0.count": 8})
+    >>> with_values({"drives": [{"count": 4}]}, {"drives.*.count": 8})
     {'drives': [{'count': 8}]}
     """
     changed = copy.deepcopy(dict(tables))
     for key, value in values.items():
-        _put(changed, key.split("."), copy.deepcopy(value), key)
+        _open_platform(changed, key)
+        for one in expanded(changed, key):
+            _put(changed, one.split("."), copy.deepcopy(value), key)
     return changed
 
 
@@ -187,6 +194,15 @@ def _with_platform(tables: Mapping[str, Any]) -> dict[str, Any]:
         if parts:
             merged.setdefault(key, [dict(part) for part in parts])
     return merged
+
+
+def _open_platform(tables: dict[str, Any], key: str) -> None:
+    """Write out what ``server.platform`` stands for in *tables*, if *key* is a part of that."""
+    first, _, rest = key.partition(".")
+    if first in ("drives", "adapters") or rest.startswith(("sockets", "interconnect")):
+        found = _with_platform(tables).get(first)
+        if found is not None:
+            tables[first] = copy.deepcopy(found)
 
 
 COLUMN: Final = 40

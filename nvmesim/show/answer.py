@@ -180,9 +180,9 @@ def facts(result: Result) -> b.Facts:
             text = "its new member, having less to do, takes most reads of what is restored: a "
             pairs.append(("", f"{text}mirror may be as fast as a healthy one meanwhile"))
     if result.outside:
-        beyond = [f"{o.what} {o.asked}, the drive's capture has {o.captured}"
+        beyond = [f"{o.what} {o.asked} (measured: {o.captured})"
                   for o in result.outside]  # fmt: skip
-        pairs.append(("not measured", "; ".join(beyond)))
+        pairs.append(("extrapolated", "; ".join(beyond)))
     return b.Facts(tuple(pairs))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -157,9 +157,13 @@ class Cards:
 
 @dataclass(frozen=True)
 class Charts:
-    """Title -> (chart, caption); on pages only."""
+    """Title -> (chart, caption), or what draws them; on pages only: a terminal draws none."""
 
-    drawn: Mapping[str, tuple[LayerChart, str]]
+    drawn: Mapping[str, tuple[LayerChart, str]] | Callable[[], Mapping[str, tuple[LayerChart, str]]]
+
+    def all(self) -> Mapping[str, tuple[LayerChart, str]]:
+        """The charts, drawn now where they were not."""
+        return self.drawn() if callable(self.drawn) else self.drawn
 
 
 @dataclass(frozen=True)

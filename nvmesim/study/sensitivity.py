@@ -143,7 +143,7 @@ def sensitivity(
         })  # fmt: skip
         shares.append(share_of_input(one.name, change[0], change[1], load))
     if metric in FIGURES:
-        run = measured(resolved, RunOptions(seed=seed, requests=requests, over_time=False))
+        run = measured(resolved, RunOptions(seed=seed, over_time=False))  # as `nvmesim run` does
         run.judge()  # what the numbers do together is not asked: each is, by itself
         whole = run.result("compiled", run.spent_s)
         for part in _other_shares(whole, resolved, FIGURES[metric], load):
@@ -182,11 +182,11 @@ def share_of_input(name: str, low: float | None, high: float | None, load: str) 
     """
     down, up = (math.log(max(1 + (change or 0.0), 1e-9)) for change in (low, high))
     slope, curve = (up - down) / 2 / Z95, (up + down) / 2 / Z95**2
-    measure = "the server itself"
+    measure = "measure the server itself"
     if name.startswith("server.stack"):
-        measure = f"CPU figures with a capture of {load} (calibrate --stack)"
+        measure = f"record CPU figures with a capture of {load} (calibrate --stack)"
     elif name.startswith("volume"):
-        measure = "the array itself under this load"
+        measure = "measure the array itself under this load"
     elif name.startswith("drives"):
         wanted = "randwrite until the buffer is full" if ".write" in name else load
         measure = f"capture {wanted}"
@@ -212,7 +212,7 @@ def _other_shares(
     return [
         Share("misfit", (misfit / Z95) ** 2, measure=f"capture {load}"),
         Share("model", (model / Z95) ** 2, (left / Z95) ** 2, measure),
-        Share("simulation", (chance / Z95) ** 2, measure="--precision"),
+        Share("simulation", (chance / Z95) ** 2, measure="simulate longer (precision of [run])"),
     ]
 
 

@@ -96,7 +96,7 @@ class CpuAnswer:
         if self.carries:
             return f"nearly, {points:.1f} points over"
         if self.physical_utilization < 1:
-            return f"no, {points:.0f} points over"
+            return f"no, {points:.1f} points over"
         return f"no, full at {format_iops(self.most_iops)}"
 
     def to_json(self) -> dict[str, Any]:
@@ -284,12 +284,12 @@ def _reason(load: Demand, rule: float, smt: float) -> str:
     text = f"{cycles:.1f}k cycles a request at {u:.0%}"
     if abs(smt / rule - 1) < 0.06:
         return (
-            f"{text}: at this utilization nearly every busy thread has a core to itself, so rule "
-            "and SMT agree; what lies above 50 % is worth a quarter more, not as much again"
+            f"{text}: at this load nearly every busy thread has a core to itself, so both counts "
+            "agree; beyond 50 % threads share cores, and the same clock does a quarter as much"
         )
     if smt > rule:
         return (
-            f"{text}: siblings of a busy core yield 1.25 of one thread together, so the logical "
-            "CPUs above 50 % bring a quarter of what the rule counts"
+            f"{text}: two hyper-threads on a core do 1.25 times the work of one, so what is busy "
+            "beyond 50 % brings a quarter of what the rule counts"
         )
-    return f"{text}: fewer than the rule's, as threads that stay busy are woken less often"
+    return f"{text}: fewer than by the rule, as threads that stay busy are woken less often"

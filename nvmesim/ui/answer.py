@@ -149,8 +149,9 @@ def page_blocks(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> list[Bl
     """Return the quotes as a table, bars and charts; *gains* are those over the first."""
     from nvmesim.show.charts.designs import side_by_side
 
-    healthy = {f"{n}: {q.healthy.scenario}": q.healthy for n, q in enumerate(quotes, 1)}
-    rows = [[what, *cells] for what, cells in _lines(quotes, gains).items()]
+    named = zip(names_of(quotes), quotes, strict=True)
+    healthy = {f"{n}: {name}": q.healthy for n, (name, q) in enumerate(named, 1)}
+    rows = [[what, *cells] for what, cells in _lines(quotes, gains).items() if any(cells)]
     lead = [_lead(n, gain) for n, gain in enumerate(gains, 2)]
     bars = [Range(name, r.total.iops, f"{_iops(r)} IOPS") for name, r in healthy.items()]
     drawn = {t: (c, "Thin: 95 % interval.") for t, c in side_by_side(healthy).items()}
@@ -161,6 +162,18 @@ def page_blocks(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> list[Bl
         )),
         Section("Charts", (Charts(drawn),)),
     ]  # fmt: skip
+
+
+def names_of(quotes: Sequence[Quote]) -> list[str]:
+    """What each quote is called; with what differs, where two are called the same."""
+    names = [q.healthy.scenario for q in quotes]
+    if len(set(names)) == len(names):
+        return names
+    own = list(differing([q.tables for q in quotes]).items())[:2]
+    return [
+        ", ".join([name, *(f"{key.rpartition('.')[2]} {of[i]}" for key, of in own if of[i] != "-")])
+        for i, name in enumerate(names)
+    ]
 
 
 def _lead(number: int, gain: Comparison) -> str:

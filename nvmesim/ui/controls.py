@@ -355,6 +355,9 @@ _MAKERS: Final = {"hpe": "HPE", "aws": "AWS", "gcp": "GCP", "wd": "WD", "asus": 
                   "qnap": "QNAP", "hdd": "By kind", "sata": "By kind", "sas": "By kind",
                   "team": "Measured servers"}  # fmt: skip
 
+_CLOUDS: Final = ("AWS", "Azure", "GCP")
+"""Behind the servers: they have many."""
+
 
 @functools.cache
 def parts(kind: PartKind) -> list[dict[str, str]]:
@@ -368,7 +371,7 @@ def parts(kind: PartKind) -> list[dict[str, str]]:
         part, maker = catalog.get(kind, name), name.partition("-")[0]
         found.append({"name": name, "label": part.model or name, "says": _says(part),
                       "group": _MAKERS.get(maker, maker.capitalize())})  # fmt: skip
-    return sorted(found, key=lambda part: (part["group"], part["name"]))
+    return sorted(found, key=lambda part: (part["group"] in _CLOUDS, part["group"], part["name"]))
 
 
 def _says(part: Any) -> str:

@@ -119,13 +119,16 @@ class _View:
     def first(self, values: Mapping[str, Any]) -> str:
         """Say what a first look at *values* shows."""
         return self._said(values, lambda: first_look(self._scenario(values), self._seed),
-                          "; first look, refining …")  # fmt: skip
+                          is_first_look=True)  # fmt: skip
 
     def html(self, values: Mapping[str, Any], progress: Progress | None = None) -> str:
         """Simulate at *values* and say what comes out; an impossible design says why."""
-        return self._said(values, lambda: self.result(values, progress), "")
+        return self._said(values, lambda: self.result(values, progress))
 
-    def _said(self, values: Mapping[str, Any], simulated: Callable[[], Result], stage: str) -> str:
+    def _said(
+        self, values: Mapping[str, Any], simulated: Callable[[], Result], *,
+        is_first_look: bool = False,
+    ) -> str:  # fmt: skip
         started = time.perf_counter()
         try:
             result = simulated()
@@ -137,9 +140,13 @@ class _View:
         before = table("Before", [*map(_short, values), "IOPS", "p99 [us]"], self._trail[::-1])
         if self.is_at(values):  # work in the background may be late
             self._now = [*map(str, values.values()), rate, p99]
+        # of a first look it is not known yet how sure it is
+        sure = "" if is_first_look else f", probably {words.span(result.total.iops)}"
+        figures = answer.cards(result, is_first_look=True) if is_first_look else answer.ops(result)
+        stage = "; first look, refining …" if is_first_look else ""
         shown: list[Block] = [
-            Line(f"{rate} IOPS {words.span(result.total.iops)}", "head"),
-            Line(result.bottleneck.sentence), answer.ops(result), answer.stations(result),
+            Line(f"{rate} IOPS{sure}", "head"),
+            Line(result.bottleneck.sentence), figures, answer.stations(result),
             Line(f"{result.requests:,} requests simulated in {took:.0f} ms{stage}", "soft"),
         ]  # fmt: skip
         return _wrapped([*shown, Line("before:", "soft"), before] if self._trail else shown)

@@ -30,6 +30,7 @@ from nvmesim.ui.answer import (
     Quote,
     answer,
     first,
+    names_of,
     on_one_page,
     page_blocks,
     states_of,
@@ -202,7 +203,7 @@ def compare_designs(
         done += 1
     blocks = page_blocks(quotes, gains)
     job.publish(html.html(blocks), stage="complete")
-    title = " against ".join(q.healthy.scenario for q in quotes)
+    title = " against ".join(names_of(quotes))
     file = html.document(title, [Line(title, "title"), *blocks])
     job.keep_report(on_one_page(with_designs(file, [to_text(t) for t in tables])))
 

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.ui.conftest import SMALL
 
 pytestmark = pytest.mark.browser
 LONG_MS = 120_000
+FIO = Path(__file__).parents[1] / "cli" / "data" / "qd4.json"
 CAPTURE = "op,block_size,jobs,iodepth,iops,lat_mean_us\n" + "\n".join(
     f"randread,4 KiB,1,{qd},{iops},{1e6 * qd / iops:.1f}"
     for qd, iops in ((1, 11_500), (4, 45_000), (16, 160_000), (64, 420_000), (256, 600_000))
@@ -227,6 +229,24 @@ def test_pasted_rows_of_a_server_are_explained_on_a_phone(tab, page):
     with tab.expect_download() as report:
         tab.get_by_role("button", name="Download report").click()
     assert "nvmesim diagnose" in report.value.path().read_text("utf-8")
+
+
+def test_a_capture_is_dropped_and_the_server_checked(tab, page):
+    tab.goto(f"{page.address}check")
+    tab.get_by_label("The server (TOML)").fill(SMALL)
+    chosen = tab.locator("input[type=file]")
+    chosen.set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"dear diary"})
+    tab.get_by_role("alert").filter(has_text="a.txt").wait_for()
+    chosen.set_input_files(FIO)
+    tab.get_by_text("qd4.json: fio-json").wait_for()
+    tab.get_by_role("button", name="Check", exact=True).click()
+    row = tab.locator("#answer tbody tr")
+    row.filter(has_text="qd4").wait_for(timeout=3 * LONG_MS)
+    assert row.count() == 1
+    assert "Measured 20k IOPS" in tab.locator("#answer").inner_text()
+    with tab.expect_download() as report:
+        tab.get_by_role("button", name="Download report").click()
+    assert "qd4" in report.value.path().read_text("utf-8")
 
 
 @pytest.mark.parametrize("width", [390, 800, 1400])

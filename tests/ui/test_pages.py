@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from nvmesim.errors import InputError
+from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict, to_text
 from nvmesim.ui import controls
 from nvmesim.ui.app import PAGES, POINTS
@@ -229,6 +230,18 @@ def test_a_setting_is_applied_as_it_stands(page):
     assert tables["workload"][0]["outstanding"] == 9
     wrong = page.post("api/design", {"toml": SMALL, "apply": {"drives.0.profile": "/etc/x.toml"}})
     assert "opens no files" in wrong.json()["error"]
+
+
+@pytest.mark.parametrize("platform", ["", "dell-r760"])
+def test_what_would_help_can_be_applied(page, platform):
+    tables = controls.put(controls.start(), "server.platform", platform, {})
+    found = simulate(scenario_from_dict(tables), requests=20_000).bottleneck.reliefs
+    settings = [dict(relief.set) for relief in found if relief.set]
+    assert {"volume.*.group_thread_cnt": 8} in settings
+    for setting in settings:
+        said = page.post("api/design", {"toml": to_text(tables), "apply": setting}).json()
+        assert "error" not in said, setting
+        page.api.jobs.cancel_all()
 
 
 def test_what_does_not_fit_says_what_would(page):

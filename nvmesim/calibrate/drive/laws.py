@@ -157,11 +157,14 @@ def open_bandwidth(link: Link, top: float, *, read: bool) -> tuple[float, float]
 
 def _above(usual: float, sd: float, top: float) -> tuple[float, float]:
     """Median, and deviation of the logarithm, of what is usually *usual* and not below *top*."""
-    from scipy.stats import truncnorm
+    from scipy.special import ndtr, ndtri
 
     middle = max(math.log(usual), math.log(top) - FURTHEST * sd)  # no data sheet says as much
-    above = truncnorm((math.log(top) - middle) / sd, np.inf)
-    return math.exp(middle + sd * float(above.median())), sd * float(above.std())
+    least = (math.log(top) - middle) / sd
+    beyond = float(ndtr(-least))
+    mean = math.exp(-least * least / 2) / math.sqrt(2 * math.pi) / beyond  # of the normal above it
+    wide = math.sqrt(1 + least * mean - mean * mean)
+    return math.exp(middle - sd * float(ndtri(beyond / 2))), sd * wide
 
 
 SLOWER: Final = 0.9

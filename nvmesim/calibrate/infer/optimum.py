@@ -9,8 +9,10 @@ their steps, for a signal that came in the middle of one would lose it.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -63,6 +65,8 @@ def is_stopping() -> bool:
 SEED = 1
 ROUNDS = 6
 """Steps at most."""
+THREADS: Final = min(4, os.cpu_count() or 1)
+"""Candidates that are simulated at once: kernels run without Python's lock."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,8 @@ def optimum(
 
     bounds = (problem.low, problem.high)
     begin = problem.start if start is None else start
-    return _searched(residuals, begin, problem.column("step"), bounds, rounds)
+    with ThreadPoolExecutor(THREADS) as pool:
+        return _searched(residuals, begin, problem.column("step"), bounds, rounds, pool.map)
 
 
 def solve(
@@ -157,7 +162,9 @@ def solve(
 def _searched(
     residuals: Callable[[Floats], Floats], start: Floats, steps: Floats,
     bounds: tuple[Floats, Floats], rounds: int,
+    each: Callable[..., Iterable[Floats]] = map,
 ) -> Solution:  # fmt: skip
+    """*each* maps the residuals over the ends of a step's differences."""
     from scipy.optimize import least_squares
 
     seen = _Seen(residuals)
@@ -165,12 +172,10 @@ def _searched(
     first = np.clip(start, bounds[0] + 1e-6 * room, bounds[1] - 1e-6 * room)
 
     def jacobian(u: Floats) -> Floats:
-        base, columns = seen(u), []
-        for i, step in enumerate(np.where(u + steps < bounds[1], steps, -steps)):
-            moved = u.copy()
-            moved[i] += step
-            columns.append((seen(moved) - base) / step)
-        return np.stack(columns, axis=1)
+        base, step = seen(u), np.where(u + steps < bounds[1], steps, -steps)
+        moved = u + np.diag(step)
+        seen.add(moved, each(residuals, moved))
+        return np.stack([(seen(m) - base) / s for m, s in zip(moved, step, strict=True)], axis=1)
 
     found = least_squares(
         seen, first, jac=jacobian, bounds=bounds, max_nfev=rounds, x_scale=np.maximum(steps, 1e-6),
@@ -191,8 +196,12 @@ class _Seen:
         self.rows: list[tuple[Floats, Floats]] = []
 
     def __call__(self, u: Floats) -> Floats:
-        key = u.tobytes()
-        if key not in self._known:
-            self._known[key] = self._residuals(u)
-            self.rows.append((u.copy(), self._known[key]))
-        return self._known[key]
+        if u.tobytes() not in self._known:
+            self.add([u], [self._residuals(u)])
+        return self._known[u.tobytes()]
+
+    def add(self, tried: Iterable[Floats], found: Iterable[Floats]) -> None:
+        """Keep what was *found* at each of *tried*."""
+        for u, residuals in zip(tried, found, strict=True):
+            self._known[u.tobytes()] = residuals
+            self.rows.append((u.copy(), residuals))

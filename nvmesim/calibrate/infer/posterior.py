@@ -10,7 +10,6 @@ and Robert 2012 (adaptive importance sampling).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import numpy as np
 from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.infer.emulator import Emulator, Region
 from nvmesim.calibrate.infer.likelihood import Levels, Likelihood, likelihood_of, model_error_scale
-from nvmesim.calibrate.infer.optimum import SEED, Solution, is_stopping, optimum
+from nvmesim.calibrate.infer.optimum import SEED, THREADS, Solution, is_stopping, optimum
 from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.errors import FitError
 
@@ -61,7 +60,6 @@ LONG = 4.0
 """Share of the usual requests that the candidates for the best are simulated with."""
 TRIES = 40
 """Widths of a region in which what is allowed is looked for."""
-MAX_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -228,7 +226,7 @@ class _Inference:
 
     def _all(self, simulate: Callable[[Floats, int], Floats], u: Floats, seeds: Ints) -> Floats:
         """float64[n, n_figures] of float64[n, n_coordinates]."""
-        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             rows = np.array(list(pool.map(simulate, u, map(int, seeds))))
         if not np.all(np.isfinite(rows)):
             raise FitError("a simulated figure is not finite; the captures leave the model's range")
@@ -327,6 +325,8 @@ RETURNED = 2000
 EFFECTIVE = 12
 """Effective draws for each coordinate from which on the next proposal follows them wholly."""
 NEXT_WIDER = 1.2
+NO_SPREAD = 1e6 * np.finfo(float).eps
+"""Variance along an axis, of the largest one, below which it is rounding's."""
 
 
 def sampled(
@@ -343,25 +343,37 @@ def sampled(
     >>> found.mean(axis=0).round(1).tolist(), found.std(axis=0).round(1).tolist()
     ([1.0, 1.0], [1.0, 1.0])
     """
-    from scipy.stats import multivariate_t
-
     made = []
     tried, costs = np.zeros((0, len(centre))), np.zeros(0)
     weights = np.zeros(0)
     for _ in range(TURNS):
-        proposal = multivariate_t(
-            centre, (spread + spread.T) / 2, df=TAILS, seed=rng, allow_singular=True
-        )
-        new = np.asarray(proposal.rvs(proposals), float).reshape(-1, len(centre))
-        made.append(proposal)
+        made.append((centre, (spread + spread.T) / 2))
+        new = _proposed(*made[-1], rng, proposals)
         tried, costs = np.concatenate([tried, new]), np.concatenate([costs, cost(new)])
-        mixture = np.logaddexp.reduce([np.atleast_1d(p.logpdf(tried)) for p in made], axis=0)
+        mixture = np.logaddexp.reduce([_log_density(tried, *m) for m in made], axis=0)
         logs = -costs - mixture
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
         centre, spread = _next(tried, weights)
     chosen = np.searchsorted(np.cumsum(weights), (np.arange(RETURNED) + rng.random()) / RETURNED)
     out: Floats = tried[rng.permutation(np.minimum(chosen, len(tried) - 1))]
+    return out
+
+
+def _proposed(centre: Floats, spread: Floats, rng: np.random.Generator, count: int) -> Floats:
+    """float64[count, n_coordinates]: draws of a multivariate t (`scipy.stats` loads in 2 s)."""
+    wide = np.sqrt(rng.chisquare(TAILS, count) / TAILS)[:, None]
+    out: Floats = centre + rng.multivariate_normal(np.zeros(len(centre)), spread, count) / wide
+    return out
+
+
+def _log_density(at: Floats, centre: Floats, spread: Floats) -> Floats:
+    """float64[n]: logarithm of that density, up to a constant; axes without spread are left out."""
+    sizes, axes = np.linalg.eigh(spread)
+    kept = sizes > NO_SPREAD * sizes.max()
+    far = ((((at - centre) @ axes[:, kept]) ** 2) / sizes[kept]).sum(axis=1)
+    level = np.log(sizes[kept]).sum() / 2
+    out: Floats = -level - (TAILS + len(centre)) / 2 * np.log1p(far / TAILS)
     return out
 
 

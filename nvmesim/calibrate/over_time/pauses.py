@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -47,6 +47,8 @@ BOUNDS: Final[dict[Part, tuple[tuple[float, float], ...]]] = {
 """A stall is a wait of a typical length; what is short and of any length are pauses."""
 STEP: Final = 0.05
 """Standard deviation of a first proposal, in units of its logarithm, about."""
+NUDGE: Final = 1e-6
+"""Step of a logarithm that a slope is taken over."""
 PROPOSALS: Final = 1500
 GAIN: Final = 4.0
 """Log-likelihood that a further part must bring on depths left out, per width of the misfit."""
@@ -138,6 +140,13 @@ NONE: Final = PauseFit((), np.zeros(0), np.zeros((DRAWS, 0)))
 
 def fit_pauses(points: Sequence[Point]) -> PauseFit:
     """Choose and fit what holds up rounds; `NONE` below three depths, or if nothing hardly does."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):  # of such small arrays threads only wait
+        return _chosen(points)
+
+
+def _chosen(points: Sequence[Point]) -> PauseFit:
     if not points:
         return NONE
     tails = _tails(points, min(points, key=lambda p: p.outstanding))
@@ -203,37 +212,49 @@ class _Rows:
 
     def __init__(self, tails: Sequence[PauseTail]) -> None:
         self.beyond = np.stack([t.beyond_s for t in tails])
-        self.cycle = np.array([t.cycle_s for t in tails])
-        depth, write = (np.array([getattr(t, name) for t in tails]) for name in ("depth", "write"))
+        self.cycle = np.array([[t.cycle_s] for t in tails])
+        depth, write = (np.array([[getattr(t, n)] for t in tails]) for n in ("depth", "write"))
         self.exposed = {"read_stalls": depth * ~write, "write_stalls": depth * write}
         self.seen = np.stack([t.rounds for t in tails])
         self.best = np.log(np.maximum(self.seen / self.seen.sum(axis=1, keepdims=True), 1e-300))
 
 
 def _survivals(logs: Floats, parts: Parts, rows: _Rows) -> Floats:
-    """float64[n_tails, k]: share of rounds held up for longer than each class begins."""
+    """float64[..., n_tails, k]: share of rounds held up for longer than each class begins.
+
+    *logs*: float64[..., 3 * n_parts].
+    """
+    each = np.split(np.exp(logs), len(parts), axis=-1) if parts else []
+    return sum((_held_up(p, v, rows) for p, v in zip(parts, each, strict=True)), 0 * rows.beyond)
+
+
+def _held_up(part: Part, values: Floats, rows: _Rows) -> Floats:
+    """Of one part: its rate or share, mean (s), coefficient of variation, float64[..., 3]."""
     from scipy.special import gammaincc, ndtr
 
-    x = rows.beyond
-    out = np.zeros_like(x)
-    for i, part in enumerate(parts):
-        rate, mean, cv = np.exp(logs[3 * i : 3 * i + 3])
-        if part == "pauses":
-            hit = rate * rows.cycle
-            sigma = np.sqrt(np.log1p(cv * cv))
-            longer = ndtr(-(np.log(x / mean) + sigma * sigma / 2) / sigma)
-        else:
-            hit = rate * rows.exposed[part]
-            longer = gammaincc(1 / cv**2, x / (mean * cv**2))
-        out += np.minimum(hit, 0.5)[:, None] * longer
+    rate, mean, cv = np.moveaxis(values, -1, 0)[..., None, None]
+    if part == "pauses":
+        hit = rate * rows.cycle
+        sigma = np.sqrt(np.log1p(cv * cv))
+        longer = ndtr(-(np.log(rows.beyond / mean) + sigma * sigma / 2) / sigma)
+    else:
+        hit = rate * rows.exposed[part]
+        longer = gammaincc(1 / cv**2, rows.beyond / (mean * cv**2))
+    out: Floats = np.minimum(hit, 0.5) * longer
     return out
 
 
-def _likelihood(logs: Floats, parts: Parts, rows: _Rows) -> float:
-    """Logarithm, less that of a model that has every class's share right."""
-    beyond = np.minimum(_survivals(logs, parts, rows), 0.99)
-    share = -np.diff(beyond, axis=1, prepend=1.0, append=0.0)
-    return float(np.sum(rows.seen * (np.log(np.maximum(share, 1e-12)) - rows.best)))
+def _likelihood(logs: Floats, parts: Parts, rows: _Rows) -> Floats:
+    """Logarithm, less that of a model that has every class's share right, of float64[..., n]."""
+    return _of_survivals(_survivals(logs, parts, rows), rows)[0]
+
+
+def _of_survivals(survivals: Floats, rows: _Rows) -> tuple[Floats, Floats]:
+    """That logarithm, and its slope by each survival."""
+    beyond = np.minimum(survivals, 0.99)
+    share = np.maximum(-np.diff(beyond, prepend=1.0, append=0.0), 1e-12)
+    slope = np.diff(rows.seen / share) * (survivals < 0.99)
+    return np.asarray((rows.seen * (np.log(share) - rows.best)).sum(axis=(-2, -1))), slope
 
 
 def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
@@ -242,23 +263,28 @@ def _fitted(parts: Parts, rows: _Rows, start: Floats | None = None) -> Floats:
 
     bounds = np.log([b for part in parts for b in BOUNDS[part]])
 
-    def cost(logs: Floats) -> float:
-        inside = np.clip(logs, bounds[:, 0], bounds[:, 1])
-        return -_likelihood(inside, parts, rows) + 100 * float(np.sum((logs - inside) ** 2))
-
-    def refined(begin: Floats, evaluations: int) -> tuple[float, Floats]:
-        options = {"maxfev": evaluations * len(begin), "adaptive": True}
-        found = minimize(cost, begin, method="Nelder-Mead", options=options)  # type: ignore[call-overload]
-        return float(found.fun), np.asarray(found.x, np.float64)
+    def cost(logs: Floats) -> tuple[Floats, Floats]:
+        each = np.exp(logs).reshape(-1, 3)
+        held = [_held_up(part, v, rows) for part, v in zip(parts, each, strict=True)]
+        value, by = _of_survivals(sum(held, 0 * rows.beyond), rows)
+        slopes = [
+            ((_held_up(part, v * np.exp(NUDGE * unit), rows) - h) * by).sum() / NUDGE
+            for part, v, h in zip(parts, each, held, strict=True) for unit in np.eye(3)
+        ]  # fmt: skip
+        return -value, -np.array(slopes)
 
     if start is not None:
-        best = refined(start, 80)[1]
+        begins = [start]
     else:
         rest = [v for part in parts if part != "pauses" for v in STARTS[part][0]]
         firsts = STARTS["pauses"] if "pauses" in parts else ((),)
-        near = [minimize(cost, np.log([*f, *rest]), method="L-BFGS-B").x for f in firsts]
-        best = refined(min(near, key=cost), 200)[1]
-    return np.asarray(np.clip(best, bounds[:, 0], bounds[:, 1]), np.float64)
+        begins = [np.log([*f, *rest]) for f in firsts]
+    how: dict[str, Any] = {
+        "fun": cost, "jac": True, "method": "L-BFGS-B", "bounds": bounds,
+        "options": {"maxiter": 500, "ftol": 1e-10},
+    }  # fmt: skip
+    tried = [minimize(x0=begin, **how) for begin in begins]
+    return np.asarray(min(tried, key=lambda found: found.fun).x, np.float64)
 
 
 def _held_out(
@@ -269,7 +295,7 @@ def _held_out(
     for depth in depths:
         rest = _Rows([t for t in tails if t.depth != depth])
         found = _fitted(parts, rest, logs) if parts else logs
-        score += _likelihood(found, parts, _Rows([t for t in tails if t.depth == depth]))
+        score += float(_likelihood(found, parts, _Rows([t for t in tails if t.depth == depth])))
     return score
 
 
@@ -282,12 +308,12 @@ def _drawn(parts: Parts, logs: Floats, rows: _Rows) -> Floats:
         return np.zeros((DRAWS, 0))
     bounds = np.log([b for part in parts for b in BOUNDS[part]])
     freedom = max(1, int((rows.seen > 0).sum()) - len(rows.seen) - len(logs))
-    scale = max(1.0, -2 * _likelihood(logs, parts, rows) / freedom)
+    scale = max(1.0, -2 * float(_likelihood(logs, parts, rows)) / freedom)
 
     def cost(tried: Floats) -> Floats:
         inside = ((tried > bounds[:, 0]) & (tried < bounds[:, 1])).all(axis=1)
         out = np.full(len(tried), np.inf)
-        out[inside] = [-_likelihood(at, parts, rows) / scale for at in tried[inside]]
+        out[inside] = -_likelihood(tried[inside], parts, rows) / scale
         return out
 
     rng = np.random.default_rng(1)

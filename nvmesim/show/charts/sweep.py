@@ -45,7 +45,8 @@ def scaling(
                               for n, i in rates.items()])  # fmt: skip
     else:
         frame = _known(data, over, by, "iops")
-    ends = {k: v if v in frame.columns else "iops" for k, v in _BAND.items()}
+    known = [v in frame.columns and frame[v].null_count() == 0 for v in _BAND.values()]
+    ends = _BAND if all(known) else {"kiops": "iops"}
     rows, look = _series([
         {"n": r[over], "series": "" if by is None else str(r[by]),
          **{k: rounded(r[v] / 1e3) for k, v in ends.items()}}
@@ -59,11 +60,12 @@ def scaling(
     how: dict[str, Any] = {"log2": numbers} if is_log else {"ticks": numbers}
     across = c.x("n", name, labels="format(datum.value, '~r')", **how)
     up = c.y("kiops", "kIOPS")
+    banded = rows if "low" in ends else []
+    within = (f"low: 95 % from, kIOPS: {c.NUMBER}", f"high: to, kIOPS: {c.NUMBER}")
     shown = c.tips(f"series: {by or 'series'}", f"n: {name}: {c.NUMBER}",
-                   f"kiops: kIOPS: {c.NUMBER}", f"low: 95 % from, kIOPS: {c.NUMBER}",
-                   f"high: to, kIOPS: {c.NUMBER}")  # fmt: skip
+                   f"kiops: kIOPS: {c.NUMBER}", *(within if banded else ()))  # fmt: skip
     return c.layered(
-        c.mark("area", rows, across, alt.Y("low:Q"), alt.Y2("high:Q"), look.colour, opacity=0.13),
+        c.mark("area", banded, across, alt.Y("low:Q"), alt.Y2("high:Q"), look.colour, opacity=0.13),
         *(_ideal(rows, across, up) if ideal else []), *_lines(rows, across, up, look, shown),
         height=270, says=_in_words(rows, "n", "kiops", f"kIOPS against {name}"),
     )  # fmt: skip
@@ -120,7 +122,7 @@ def _in_words(rows: Rows, at: str, value: str, what: str) -> str:
 
 def _ideal(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     """The line of n x one, from the smallest count of each series, with its name once."""
-    top = 1.15 * max(float(r["high"]) for r in rows)
+    top = 1.15 * max(float(r.get("high", r["kiops"])) for r in rows)
     out: Rows = []
     for name, own in _by_series(rows).items():
         first, last = own[0], own[-1]

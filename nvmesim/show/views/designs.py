@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nvmesim.measure.figures import Interval
 from nvmesim.measure.paired import Comparison
@@ -46,9 +45,13 @@ def best_blocks(found: Best) -> list[b.Block]:
 
 def best_figures(found: Best) -> b.Charts:
     """The charts with their captions."""
-    from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
 
-    return b.Charts({t: (drawn, BEST_CAPTIONS[t]) for t, drawn in best_charts(found).items()})
+    def draw() -> dict[str, tuple[Any, str]]:
+        from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
+
+        return {t: (drawn, BEST_CAPTIONS[t]) for t, drawn in best_charts(found).items()}
+
+    return b.Charts(draw)
 
 
 def best_table(found: Best) -> b.Table:
@@ -185,9 +188,6 @@ def comparison_blocks(found: Comparison) -> list[b.Block]:
         if change is not None:
             middle, low, high = (1e6 * v for v in (change.value, change.low, change.high))
             rows.append((name, "", "", f"{middle:+.4g} us", f"{low:+.4g} to {high:+.4g} us"))
-    times = "chance does the same to both" if math.isinf(found.saved) else (
-        f"independent runs would need {found.saved:.2g} times the requests for this interval"
-    )  # fmt: skip
     sure = "" if found.p_better is None else (
         f"; {found.b} is faster with a probability of {words.chance(found.p_better)}"
     )  # fmt: skip
@@ -197,7 +197,7 @@ def comparison_blocks(found: Comparison) -> list[b.Block]:
         b.Line(f"{rates}, {words.gain(gain.value)}{sure}.", "head"),
         _bars({found.a: before, found.b: after}),
         b.table("Differences", ("", "before", "after", "change", "95 % within"), rows,
-              notes=[f"{found.requests:,} requests of each; {times}"]),
+              notes=[f"{found.requests:,} requests of each, with the same random numbers"]),
         b.Warnings(tuple(found.warnings)),
     ]  # fmt: skip
 

@@ -71,7 +71,7 @@ def fit_blocks(fit: AnyFit) -> list[b.Block]:
         _cards(fit),
         warnings,
         b.Section("Point by point", (points(fit),), on_terminal=True),
-        b.Section("Charts", (_charts(fit),)),
+        b.Section("Charts", (b.Charts(lambda: _charts(fit)),)),
         *profile_blocks(fit),
     ]
 
@@ -123,14 +123,14 @@ def _cell(judged: Judged, key: str) -> b.Cell:
     return b.Cell(shown, f"{100 * off:+.1f} %", grade)
 
 
-def _charts(fit: DriveFit | StackFit) -> b.Charts:
+def _charts(fit: DriveFit | StackFit) -> dict[str, tuple[Any, str]]:
     from nvmesim.show.charts.fit_charts import all_charts
 
     found = {}
     for title, drawn in all_charts(fit).items():
         kind = "Over time" if " over time" in title else title.split()[0]
         found[title] = (drawn, CAPTIONS.get(kind, ""))
-    return b.Charts(found)
+    return found
 
 
 # Single requests ----------------------------------------------------------------------------------

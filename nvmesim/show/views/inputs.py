@@ -43,6 +43,8 @@ _PARTS: Final = {
     "model": "errors of the model itself",
     "simulation": "chance in this simulation",
 }
+_METRICS: Final = {"iops": "IOPS", "lat_mean_us": "mean latency", "lat_p50_us": "p50",
+                   "lat_p99_us": "p99", "lat_p99_9_us": "p99.9"}  # fmt: skip
 
 
 # How many GHz -------------------------------------------------------------------------------------
@@ -73,7 +75,7 @@ def sizing_blocks(sizing: Sizing, *, all_cpus: bool = False) -> list[Block]:
     ]
     if left := len(sizing.cpus) - len(found):
         notes.append(f"the nearest; {left} CPUs more of the catalog with --all")
-    heads = ("CPUs", "GHz", "by the rule", "busy", "of the cores", "full at", "<carries it")
+    heads = ("CPUs", "GHz", "by the rule", "busy", "cores busy", "full at", "<carries it")
     return [
         Line(f"{sizing.ghz:.0f} GHz for {format_iops(load.iops)}", "title"),
         Line(asked, "soft"),
@@ -101,28 +103,29 @@ def sensitivity_blocks(
     frame: pl.DataFrame, metric: str, spread: float | None, asked: str = ""
 ) -> list[Block]:
     """What carries most of the interval, and a row for each input, in that order."""
-    shown = frame[:SHOWN].to_dicts()
+    shown, name = frame[:SHOWN].to_dicts(), _METRICS.get(metric, metric)
     other = "by its basis" if spread is None else f"±{spread:.0%}"
 
     def change(value: float | None) -> str:
         return "-" if value is None else f"{words.signed(100 * value)} %"
 
     rows = [
-        [in_words(r["input"]), r["value"], r["basis"], "its own" if r["stated"] else other,
+        [in_words(r["input"]), _rounded(r["value"]), r["basis"],
+         "its own" if r["stated"] else other,
          change(r["change_low"]), change(r["change_high"]), f"{r['share']:.0%}",
          f"±{100 * r['without']:.0f} %"]
         for r in shown
     ]  # fmt: skip
-    heads = ("input", "<value", "<basis", "<range", "at low", "at high", "share", "measured")
+    heads = ("input", "<value", "<basis", "<range", "at low", "at high", "share", "once known")
     notes = [
-        f"at low, at high: change of {metric} with the input at the ends of its range; share: of "
-        "the whole interval; measured: what would be left of the interval"
+        f"at low, at high: change of {name} with the input at the ends of its range; share: of "
+        "the whole interval; once known: how wide the interval would be then"
     ]
     if left := len(frame) - len(shown):
         notes.append(f"{words.plural(left, 'input')} more (-o writes all)")
     return [
         *([Line(f"asked: {asked}", "soft")] if asked else []),
-        Line(_headline(frame, metric), "head"),
+        Line(_headline(frame, name), "head"),
         table("Uncertain inputs", heads, rows, notes=notes),
         Fold("keys of the inputs", (Facts(tuple((in_words(r["input"]), r["input"])
                                                 for r in shown)),)),
@@ -148,13 +151,24 @@ def _headline(frame: pl.DataFrame, metric: str) -> str:
         return f"{metric} depends on no uncertain number"
     first = frame.row(0, named=True)
     best = frame.sort("without").row(0, named=True)
-    said = f"{first['share']:.0%} of the interval of {metric} is from {in_words(first['input'])}"
-    if best["whole"] - best["without"] < LEAST_GAIN:
-        return f"{said}; no measurement alone narrows its ±{100 * best['whole']:.0f} % much"
-    return (
-        f"{said}; this would narrow it most, from ±{100 * best['whole']:.0f} % to "
-        f"±{100 * best['without']:.0f} %: {best['measure']}"
+    said = (
+        f"{metric} is known to ±{100 * best['whole']:.0f} %; {first['share']:.0%} of that is from "
+        f"{in_words(first['input'])}"
     )
+    if best["whole"] - best["without"] < LEAST_GAIN:
+        return f"{said}. No measurement alone narrows it much."
+    return (
+        f"{said}. What would narrow it most, to ±{100 * best['without']:.0f} %: {best['measure']}."
+    )
+
+
+def _rounded(text: str) -> str:
+    """*text* with its numbers in four digits.
+
+    >>> _rounded("16.323785 us"), _rounded("27000")
+    ('16.32 us', '27000')
+    """
+    return re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.4g}", text)
 
 
 # Inputs in words: what a profile's documentation says of the number -------------------------------
@@ -189,6 +203,8 @@ def _documented(model: type[BaseModel], path: list[str]) -> str:
     if len(sentence) > LONGEST:  # what follows is a detail
         sentence = re.split(r", | \(", sentence, maxsplit=1)[0]
     said = sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+    if said.startswith("its ") and len(path) > 1:  # of what
+        said = f"{path[-2].replace('_', ' ')}, {said}"
     return f"{said} ({' '.join(names)})" if names and said else said
 
 

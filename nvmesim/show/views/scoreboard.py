@@ -9,6 +9,7 @@ from nvmesim.show.blocks import Block, Bullets, Charts, Facts, Section, Table, m
 from nvmesim.show.blocks import Line as Text
 from nvmesim.show.page import document
 from nvmesim.study.validate.coverage import Coverage
+from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.published import metric
 from nvmesim.study.validate.score import Line, Score, summary
 
@@ -41,7 +42,14 @@ def _cells(line: Line) -> list[str]:
     def shown(value: float) -> str:
         return number(value, kind.unit)
 
-    what = f"{row.config}: {row.metric.replace('_', ' ')}"
+    def with_ends(found: Value | None) -> str:
+        if found is None:
+            return "–"
+        ends = f" ({shown(found.low)} to {shown(found.high)})" if found.low < found.high else ""
+        return shown(found.value) + ends
+
+    which = row.metric.partition(":")[2]
+    what = f"{row.config}: {kind.name}" + (f" {which}" if which else "")
     what += f" against {row.reference}" if row.reference else ""
     if row.measured is not None:
         measured = shown(row.measured)
@@ -50,10 +58,8 @@ def _cells(line: Line) -> list[str]:
         measured = " to ".join(map(shown, row.span))
         error = f"{line.error:+.1f}" if kind.points else f"{100 * line.error:+.0f} %"
         error = f"{error} outside" if line.error else "in range"
-    predicted, catalog = (
-        "–" if p is None else f"{shown(p.value)} ({shown(p.low)} to {shown(p.high)})"
-        for p in (line.value, line.catalog if line.catalog and line.catalog.parts else None)
-    )
+    asked = line.catalog if line.catalog and line.catalog.low < line.catalog.high else None
+    predicted, catalog = with_ends(line.value), with_ends(asked)
     met = "–" if line.within_budget is None else "yes" if line.within_budget else "no"
     naive = "–" if line.naive is None else shown(line.naive)
     return [what, measured, predicted, error, met, catalog, naive, line.not_counted or "yes"]

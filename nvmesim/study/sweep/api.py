@@ -93,8 +93,8 @@ def sweep(
     *output* is a table, .parquet, .csv or .json by its name; what is finished is kept beside it,
     and *resume* goes on from there after any interruption (a finished .csv says nothing of its
     sweep: it is made again, from the cache). Finished points also stay in the user's cache folder
-    unless *cache* is False. Without *certainty* intervals hold the simulation's chance alone, and a
-    short point takes a tenth of the time.
+    unless *cache* is False. Without *certainty* no interval is told, and a short point takes a
+    tenth of the time.
 
     A combination that cannot be gets a row with its ``error``; a key that does not exist, or takes
     none of its values, raises InputError before anything is simulated.

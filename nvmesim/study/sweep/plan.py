@@ -21,7 +21,7 @@ import numpy as np
 
 from nvmesim.catalog.toml import checked_toml
 from nvmesim.errors import InputError
-from nvmesim.scenario.load import expanded, scenario_from_dict, with_values
+from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.study.sweep.cache import content_of
 
 Method = Literal["grid", "random", "lhs"]
@@ -335,9 +335,7 @@ def put(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     >>> put({"drives": [{"count": 1}, {"count": 2}]}, {"drives.*.count": 8})
     {'drives': [{'count': 8}, {'count': 8}]}
     """
-    return with_values(
-        tables, {path: value for key, value in changes.items() for path in expanded(tables, key)}
-    )
+    return with_values(tables, changes)
 
 
 def check(tables: Mapping[str, Any], base: str, plan: SweepPlan) -> str:

@@ -148,9 +148,12 @@ def columns(result: Result) -> dict[str, Any]:
         name: math.expm1(max(result.certainty.figures[name].simulation))
         for name in ("iops", "p99") if name in result.certainty.figures
     }  # fmt: skip
+    rate: tuple[float | None, ...] = (total.iops.low, total.iops.high)
     low, high = total.latency.intervals.get("p99", (None, None))
+    if not result.certainty.model_class:  # chance alone is no interval of the answer
+        rate, low, high = (None, None), None, None
     row: dict[str, Any] = {
-        "iops": total.iops.value, "iops_low": total.iops.low, "iops_high": total.iops.high,
+        "iops": total.iops.value, "iops_low": rate[0], "iops_high": rate[1],
         "bytes_per_s": total.bytes_per_s.value,
         **_latency(total), "lat_p99_low_us": _us(low), "lat_p99_high_us": _us(high),
         "lat_max_us": total.latency.max * 1e6,

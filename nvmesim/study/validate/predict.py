@@ -48,7 +48,7 @@ class Value:
     high: float
     verdict: str = ""
     parts: Parts | None = None
-    """None: no interval is printed of such a number."""
+    """None: nothing is learned of such a number; its interval, if any, follows from others'."""
     standing: Standing = field(default_factory=Standing)
 
     @classmethod
@@ -127,12 +127,18 @@ def measure(metric: str, result: Result) -> Value:
         found, scale = (total.iops, 1) if base == "iops" else (total.bytes_per_s, MIB)
         ends = (found.value / scale, found.low / scale, found.high / scale)
         return Value(*ends, verdict, _parts(result, "iops"), result.certainty.standing)
-    if base == "cpu_pct":
-        return Value.plain(100 * result.cpu.logical_utilization, verdict)
-    if base == "thread_cpu_pct":  # busy time of the CPU, % of one logical CPU a submitting thread
-        cpus = (s.logical_utilization * s.cores * s.threads_per_core for s in result.cpu.sockets)
-        threads = sum(group.n_threads for group in result.resolved.workload)
-        return Value.plain(100 * float(sum(cpus)) / int(threads), verdict)
+    if base in ("cpu_pct", "thread_cpu_pct"):
+        busy = result.cpu.logical_utilization
+        known = result.cpu_intervals.get("logical_utilization", Interval(busy, busy, busy))
+        of = 1.0 / busy if busy else 0.0
+        if base == "cpu_pct":
+            share = busy
+        else:  # busy time of the CPU, % of one logical CPU a submitting thread
+            cpus = (s.logical_utilization * s.cores * s.threads_per_core
+                    for s in result.cpu.sockets)  # fmt: skip
+            share = float(sum(cpus)) / sum(group.n_threads for group in result.resolved.workload)
+        low, high = known.low * of * share, min(1.0, known.high * of * share)
+        return Value(100 * share, 100 * low, 100 * max(share, high), verdict)
     if base == "busy_pct":
         return Value.plain(_busy(result, int(which or 0)), verdict)
     return _latency(base, result, verdict)

@@ -31,6 +31,7 @@ FOLDER: Final = Path("calibration") / "published"
 class Metric:
     """One kind of number of a row."""
 
+    name: str
     unit: str
     points: bool = False
     """Errors are differences in the metric's own unit instead of shares of the measured value."""
@@ -38,21 +39,21 @@ class Metric:
 
 
 METRICS: Final = {
-    "iops": Metric("/s"),
-    "mib_per_s": Metric("MiB/s"),
-    "lat_mean_us": Metric("us"),
-    "clat_p50_us": Metric("us"),
-    "clat_p99_us": Metric("us"),
-    "clat_p99_9_us": Metric("us"),
-    "latency_ms": Metric("ms"),
-    "cpu_pct": Metric("%", points=True, most=100),
-    "thread_cpu_pct": Metric("%", points=True, most=101),
-    "loss_pct": Metric("%", points=True, most=100),
-    "busy_pct": Metric("%", points=True, most=100),
-    "ratio": Metric(""),
-    "ghz_per_miops": Metric("GHz"),
-    "ghz": Metric("GHz"),
-    "carries": Metric("", points=True, most=1),
+    "iops": Metric("IOPS", "/s"),
+    "mib_per_s": Metric("MiB/s", "MiB/s"),
+    "lat_mean_us": Metric("mean latency", "us"),
+    "clat_p50_us": Metric("p50", "us"),
+    "clat_p99_us": Metric("p99", "us"),
+    "clat_p99_9_us": Metric("p99.9", "us"),
+    "latency_ms": Metric("mean latency", "ms"),
+    "cpu_pct": Metric("CPU", "%", points=True, most=100),
+    "thread_cpu_pct": Metric("CPU of a thread", "%", points=True, most=101),
+    "loss_pct": Metric("loss", "%", points=True, most=100),
+    "busy_pct": Metric("drive busy", "%", points=True, most=100),
+    "ratio": Metric("ratio of IOPS", ""),
+    "ghz_per_miops": Metric("GHz for 1M IOPS", "GHz"),
+    "ghz": Metric("GHz", "GHz"),
+    "carries": Metric("is enough", "", points=True, most=1),
 }
 """By name. ``loss_pct`` and ``ratio`` compare IOPS with those of the row's reference;
 ``busy_pct:3`` is of drive 3; ``thread_cpu_pct`` is per submitting thread, % of a logical CPU."""

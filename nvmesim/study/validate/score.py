@@ -143,12 +143,12 @@ def not_counted(row: Row, rows: Sequence[Row], value: Value, naive: float | None
     >>> given = Row("c", "iops", 200.0, None, None, "input")
     >>> again = Row("d", "iops", 200.0, None, None, "target")
     >>> not_counted(again, [given, again], Value.plain(200.0), None)
-    'no interval is printed of it'
+    'has no interval'
     """
     if row.measured is None:
         return "a statement without a number"
     if value.parts is None:
-        return "no interval is printed of it"
+        return "follows from others" if value.low < value.high else "has no interval"
     if restates(row, rows):
         return "restates an input"
     same = {r.metric for r in rows if r.config == row.config and r.role == "target"}
