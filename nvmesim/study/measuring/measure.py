@@ -223,7 +223,7 @@ def measure(plan: Plan) -> Measuring:
         begins_writes = row.writes and not any(s.row.writes for s in steps)
         left.remove(row)
         steps.append(step)
-        if known is not None and known.knows(row) and not begins_writes:
+        if known is not None and row.name in known.rows and not begins_writes:
             fit, known = None, known.after(row)
         elif plan.adaptive and len(steps) >= FIRST:
             fit, known = _looked_at(plan, steps)
@@ -341,10 +341,6 @@ class _Emulator:
     """Columns, the first, that are the answer."""
     rows: Mapping[str, int]
     """Name -> first column; a row that cannot be simulated has none."""
-    n_drives: int
-    """That were simulated."""
-    n_learned: int = 0
-    """Rows that have been measured since."""
 
     @classmethod
     def of(cls, profile: DriveProfile, plan: Plan) -> _Emulator:
@@ -363,25 +359,19 @@ class _Emulator:
             names.append(row.name)
         first = len(asked) if plan.answer else 0
         rows = {name: 2 * i for i, name in enumerate(names) if i >= first}
-        return cls(np.cov(np.hstack(values).T), n_answers, rows, len(runs))
-
-    def knows(self, row: Row) -> bool:
-        """True if *row* could be simulated."""
-        return row.name in self.rows
+        return cls(np.cov(np.hstack(values).T), n_answers, rows)
 
     def half_width(self) -> float:
         """Return the relative half-width, 95 %, that the drive's numbers leave of the answer."""
         variance = float(np.diag(self.covariance)[: self.n_answers].mean())
-        freedom = self.n_drives - 1
-        by_chance = freedom / (freedom - len(NOISE) * self.n_learned)
-        return math.expm1(Z95 * math.sqrt(max(0.0, variance) * by_chance))
+        return math.expm1(Z95 * math.sqrt(max(0.0, variance)))
 
     def after(self, row: Row) -> _Emulator:
         """Return what is uncertain once *row* is measured."""
         columns = slice(self.rows[row.name], self.rows[row.name] + 2)
         whole, own = self.covariance, self.covariance[columns, columns] + np.diag(np.square(NOISE))
         known = whole[:, columns] @ np.linalg.solve(own, whole[columns])
-        return replace(self, covariance=whole - known, n_learned=self.n_learned + 1)
+        return replace(self, covariance=whole - known)
 
     def gains(self, candidates: Sequence[Row]) -> dict[str, float]:
         """Return, by name, the share of that half-width which measuring a row would take away.
@@ -390,8 +380,8 @@ class _Emulator:
         """
         now = self.half_width()
         return {
-            row.name: max(0.0, 1 - self.after(row).half_width() / now) if now else 0.0
-            for row in candidates if self.knows(row)
+            row.name: 1 - self.after(row).half_width() / now if now else 0.0
+            for row in candidates if row.name in self.rows
         }  # fmt: skip
 
 
