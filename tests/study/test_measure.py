@@ -1,7 +1,6 @@
 """`measure`: rows are chosen for what they tell, nothing is overwritten, what is done is kept."""
 
 import json
-import math
 import os
 import shutil
 import socket
@@ -354,7 +353,7 @@ DRIVES = (
 def test_the_interval_of_the_fixed_plan_takes_half_of_its_time(tmp_path):
     """Of ten drives; rows of the fixed plan last as its job file says, and have less noise.
 
-    By its draws and by the noise of rows a half-width may be a tenth more or less: all count.
+    Fits of other noise differ in width by more than two plans do, hence the median of all drives.
     """
     ratios = []
     for name in DRIVES:
@@ -363,7 +362,7 @@ def test_the_interval_of_the_fixed_plan_takes_half_of_its_time(tmp_path):
         assert chosen.ended == "enough"
         assert chosen.seconds <= fixed.seconds / 2
         ratios.append(chosen.steps[-1].half_width / fixed.steps[-1].half_width)
-    assert math.exp(np.log(ratios).mean()) <= 1.05, ratios
+    assert np.median(ratios) <= 1.05, ratios
 
 
 @pytest.mark.slow
