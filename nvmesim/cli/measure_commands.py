@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 FILE_SIZE = "4GiB"
 ENDED = {
-    "enough": "another row would narrow the answer by less than a tenth",
+    "enough": "another row would narrow it by less than a tenth",
     "budget": "the time is over", "plan": "every row of the plan is measured",
-    "interrupted": "interrupted, fitted to what there is", "failed": "fitted to what there is",
+    "interrupted": "interrupted: fitted to what there is", "failed": "fitted to what there is",
 }  # fmt: skip
 GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
 """GT/s of a lane -> PCIe generation."""
@@ -79,7 +79,7 @@ def measure(
     if is_plan:
         if server is not None:
             raise InputError("--plan prints the fixed rows; --for chooses them while it measures")
-        return _print_plan(output, system, writes=writes or target is None)
+        return _print_plan(output, system, writes=writes, drive=target)
     if target is None or output is None:
         raise InputError("name a drive or a file, and -o PROFILE.toml; or --plan for a job file")
     check_writable(output)
@@ -194,6 +194,8 @@ def _run(plan: Plan) -> Measuring:
         _say_step(step, plan.budget_s - spent)
 
     say_if_compiling("compiled")
+    whose = "the drive" if plan.answer is None else "that server"
+    click.echo(f"nvmesim: how far throughput and p99 of {whose} are known, 95 %:", err=True)
     ending = "finishing the row and fitting what there is"
     with noting_interrupt(ending) as pressed, progress_bar() as progress:
         return run_plan(replace(plan, progress=progress, stop=pressed.is_set, on_step=say))
@@ -206,13 +208,18 @@ def _say_step(step: MeasuredStep, left_s: float) -> None:
 
     (found,) = read_captures([step.file]).measurements
     rate = format_iops(sum(op.iops for op in found.ops.values()))
-    known = "" if step.half_width is None else f"answer known to ±{step.half_width:.0%}"
+    row = step.row
+    load = f"{row.op} {row.kib}k, {row.jobs} x {row.depth}"
     left = f"at most {max(0.0, left_s) / 60:.1f} min left"
-    moved = "" if step.settled else "   did not settle"
+    moved = "" if step.settled else "   the rate did not settle"
     click.echo(
-        f"{step.row.name:10} {rate:>12} {step.seconds:5.0f} s   {known:22}   {left}{moved}",
-        err=True,
+        f"{row.name:10} {load:22} {rate:>12} {step.seconds:4.0f} s   {_known(step):15}   "
+        f"{left}{moved}", err=True,
     )  # fmt: skip
+
+
+def _known(step: MeasuredStep) -> str:
+    return "" if step.half_width is None else f"known to ±{step.half_width:.0%}"
 
 
 def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -> int:
@@ -229,7 +236,10 @@ def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -
     profile = done.fit.profile.model_copy(update={"notes": "\n".join(notes)})
     write_text(output, to_toml(profile))
     rows = output.with_suffix(".rows")
-    click.echo(f"nvmesim: wrote {output}: {ENDED[done.ended]}; its rows are in {rows}", err=True)
+    click.echo(
+        f"nvmesim: {ENDED[done.ended]}; {len(done.steps)} rows in {done.seconds / 60:.1f} min, "
+        f"{_known(done.steps[-1]) or 'width not known'}; wrote {output} and {rows}", err=True,
+    )  # fmt: skip
     if "virt" in done.conditions:
         guest = done.conditions["virt"]
         click.echo(f"nvmesim: measured in a guest ({guest}): its disk, not a drive", err=True)
@@ -240,12 +250,12 @@ def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -
     return {"interrupted": 130, "failed": 3}.get(done.ended, 0)
 
 
-def _print_plan(output: Path | None, system: str, *, writes: bool) -> int:
+def _print_plan(output: Path | None, system: str, *, writes: bool, drive: str | None = None) -> int:
     from nvmesim.study.measuring.rows import PLAN, diskspd_lines, fio_job
 
     check_writable(output)
     rows = [row for row in PLAN if writes or not row.writes]
-    text = fio_job(rows) if system == "linux" else diskspd_lines(rows)
+    text = fio_job(rows, *[drive] if drive else []) if system == "linux" else diskspd_lines(rows)
     if output is None:
         click.echo(text, nl=False)
         return 0

@@ -17,6 +17,8 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.study.measuring.measure import scenario_of_row
 from nvmesim.study.measuring.rows import PLAN, RAMP, SETTLE, Row
 
+NOISE_OF_A_SECOND = 0.025
+"""Standard deviation of the logarithm of the rate of one second: of all of them, it is less."""
 PERCENTILES = ("50.000000", "90.000000", "99.000000", "99.900000")
 
 
@@ -60,14 +62,14 @@ def _direction(stats, factor, seconds, size):
 
 
 class SimulatedRunner:
-    """A `Runner`: every row ends when it is steady, as simulated time tells.
+    """A `Runner`: a row of reads ends when it is steady, as simulated time tells, unless *whole*.
 
-    A row's noise is its own: it is the same in whatever order rows are measured.
+    A row's noise is its own, whatever the order, and the less the longer it lasts.
     """
 
-    def __init__(self, name, *, seed=1, noise=0.01, share=1.0, fails_at=None, error=None):
+    def __init__(self, name, *, seed=1, whole=False, share=1.0, fails_at=None, error=None):
         self.profile = catalog.get("drive", name)
-        self.seed, self.noise, self.share = seed, noise, share
+        self.seed, self.whole, self.share = seed, whole, share
         self.fails_at, self.error = fails_at, error
         self.rows = []
 
@@ -75,10 +77,10 @@ class SimulatedRunner:
         if self.fails_at is not None and len(self.rows) == self.fails_at:
             raise self.error
         self.rows.append(row)
-        seconds = float(row.seconds if row.writes else RAMP + SETTLE + 2)
+        seconds = float(row.seconds if row.writes or self.whole else RAMP + SETTLE + 2)
         rng = np.random.default_rng([self.seed, PLAN.index(row)])
-        text = report(row, self.profile, rng=rng, noise=self.noise, share=self.share,
-                      seconds=seconds)  # fmt: skip
+        noise = NOISE_OF_A_SECOND / math.sqrt(seconds - RAMP)
+        text = report(row, self.profile, rng=rng, noise=noise, share=self.share, seconds=seconds)
         return json.dumps(text), seconds
 
 

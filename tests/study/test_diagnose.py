@@ -2,6 +2,7 @@
 
 import json
 import math
+import tomllib
 
 import numpy as np
 import pytest
@@ -90,6 +91,18 @@ def test_the_command_finds_a_depth_without_effect(tmp_path, capfd):
     assert sum(e["probability"] for e in answer["explanations"]) <= 1 + 1e-9
     assert [row["inside"] for row in answer["rows"]] == [False, False, True]
     assert answer["next"] is None, "a page cache does the same at every quick load"
+
+
+@pytest.mark.parametrize(("column", "is_known"), [("", False), (",4", True)])
+def test_a_job_may_have_loaded_one_drive_unless_it_says_how_many(tmp_path, column, is_known):
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        f"op,block_size,jobs,iodepth,iops{',drives' * is_known}\n"
+        f"randread,4 KiB,1,1,14500{column}\nrandread,4 KiB,4,32,731000{column}\n"
+    )
+    found = ns.diagnose(tomllib.loads(SERVER), [path], workers=1)
+    assert ("few-targets" in found_codes(found)) != is_known
+    assert is_known or found.explanations[0].changes == {"workload.*.targets": ["drive0"]}
 
 
 def test_the_next_measurement_is_named_as_fio_names_it():

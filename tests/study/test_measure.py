@@ -10,12 +10,13 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.study.measuring.machine import Machine, link_below, refuse_unless_free, target_of
-from nvmesim.study.measuring.measure import Plan, checked, measure
+from nvmesim.study.measuring.measure import FIRST, Plan, checked, measure
 from nvmesim.study.measuring.rows import PLAN, options
 from tests.study.simulated_fio import SimulatedRunner
 
@@ -198,6 +199,28 @@ def test_a_full_disk_ends_it_with_what_was_measured(tmp_path, stands_in, capfd):
     assert "No space left" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("behaviour", "told"),
+    [({"fails": "rr-qd1", "says": "Segmentation fault", "code": 139}, "ended with code 139"),
+     ({"cut": 200}, "not a whole report")],
+)  # fmt: skip
+def test_a_crash_at_the_first_row_leaves_nothing(tmp_path, stands_in, capfd, behaviour, told):
+    tell, _ = stands_in
+    tell(**behaviour)
+    made, profile = tmp_path / "f", tmp_path / "drive.toml"
+    assert run_command(["measure", str(made), "-o", str(profile)]) == 3
+    assert told in capfd.readouterr().err.splitlines()[-1]
+    assert not made.exists()
+    assert not profile.exists()
+
+
+def test_a_plan_overwrites_only_with_writes(tmp_path, capfd):
+    assert run_command(["measure", "--plan"]) == 0
+    assert "write" not in capfd.readouterr().out
+    assert run_command(["measure", "/dev/nvme7n1", "--plan", "--writes"]) == 0
+    assert "--filename=/dev/nvme7n1" in capfd.readouterr().out
+
+
 def test_without_fio_one_line_says_how_to_get_it(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "sh").symlink_to("/bin/sh")
@@ -327,14 +350,29 @@ DRIVES = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DRIVES)
-def test_rows_that_are_chosen_take_half_the_time_of_the_plan(tmp_path, name):
-    """Until the interval is that of the whole plan (5 % of slack), and stays; rows end alike."""
-    fixed = measure(plan(SimulatedRunner(name), tmp_path / "a", adaptive=False))
-    chosen = measure(plan(SimulatedRunner(name), tmp_path / "b", enough=0.0))
-    goal = 1.05 * fixed.steps[-1].half_width
-    wide = [s.half_width is None or s.half_width > goal for s in chosen.steps]
-    until = chosen.steps[: max(n for n, is_wide in enumerate(wide) if is_wide) + 2]
-    assert not wide[-1]
-    seconds = sum(step.seconds for step in until)
-    assert seconds <= 0.5 * fixed.seconds, wide
+def test_the_interval_of_the_fixed_plan_takes_half_of_its_time(tmp_path):
+    """Of ten drives; rows of the fixed plan last as its job file says, and have less noise.
+
+    Fits of other noise differ in width by more than two plans do, hence the median of all drives.
+    """
+    ratios = []
+    for name in DRIVES:
+        fixed = measure(plan(SimulatedRunner(name, whole=True), tmp_path, adaptive=False))
+        chosen = measure(plan(SimulatedRunner(name), tmp_path))
+        assert chosen.ended == "enough"
+        assert chosen.seconds <= fixed.seconds / 2
+        ratios.append(chosen.steps[-1].half_width / fixed.steps[-1].half_width)
+    assert np.median(ratios) <= 1.05, ratios
+
+
+@pytest.mark.slow
+def test_what_a_row_will_tell_is_known_before_it_is_measured(tmp_path):
+    """Half-widths that are expected without a fit are those that fits find, to a tenth or so."""
+    name, expected = "samsung-pm9a3-3.84tb", {}
+    done = measure(plan(
+        SimulatedRunner(name), tmp_path, on_step=lambda s: expected.update({s.row: s.half_width})
+    ))  # fmt: skip
+    last = done.steps[-1]
+    assert len(done.steps) > FIRST
+    assert last.half_width == pytest.approx(expected[last.row], rel=0.15)
+    assert last.half_width < 0.6 * expected[done.steps[FIRST - 1].row]

@@ -191,12 +191,14 @@ def _around(interval: Interval) -> str:
 def _next(found: Diagnosis) -> str:
     """What to measure next."""
     if found.next is None:
-        return "No quick measurement tells the likeliest apart: look where the lines above say."
+        if sum(e.probability >= LIKELY for e in found.explanations) < 2:
+            return "What explains it:"
+        return "No quick measurement tells the likeliest apart: check what each of them names."
     load = found.next.to_json()
-    where = "one drive alone" if found.next.drives else "the whole"
+    where = "one drive alone" if found.next.drives else "the whole server"
     ends = [f"{format_iops(rate)} if {tells}"
             for rate, tells in zip(found.next.iops, found.next.tells, strict=False)]  # fmt: skip
     return (
-        f"Measure next: {where} with {load['op']} of {load['block_size']}, {load['jobs']} x "
-        f"{load['iodepth']}. {ends[0]}; {ends[1]}."
+        f"Measure next: {where} with {load['op']} of {load['block_size']}, {load['jobs']} jobs at "
+        f"depth {load['iodepth']}. {ends[0]}; {ends[1]}."
     )

@@ -292,7 +292,10 @@ class _Search:
             whole += [one for one in tried if np.isfinite(one.ratios).all()]
         chances = self._weighed(whole)
         found = sorted(_likeliest(whole).values(), key=lambda one: -chances[one.code])
-        listed = [one for one in found if chances[one.code] >= SHOWN]
+        listed = [
+            one for one in found if chances[one.code] >= SHOWN
+            and np.abs(one.ratios - self._healthy).max() >= ALIKE  # else it explains nothing
+        ]  # fmt: skip
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
         explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
         explanations.sort(key=lambda e: -e.probability)

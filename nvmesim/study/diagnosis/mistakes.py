@@ -291,6 +291,17 @@ def _buffered(server: Server) -> Iterator[Variant]:
         })  # fmt: skip
 
 
+def _few_targets(server: Server) -> Iterator[Variant]:
+    """Of drives without an array, those that rows load which do not say how many they load."""
+    names = [drive.name for drive in server.resolved.drives]
+    if server.resolved.volumes or all(row.drives is not None for row in server.rows):
+        return
+    for count in sorted({1, len(names) // 2}):
+        if 0 < count < len(names):
+            name = "one drive" if count == 1 else f"{count} of {len(names)} drives"
+            yield Variant(f"only {name} was loaded", {"workload.*.targets": names[:count]})
+
+
 def _limit(server: Server) -> Iterator[Variant]:
     highest = max(row.iops for row in server.rows)
     yield Variant("a limit is set", {"workload.*.limits": {"iops": f"{highest:.0f}/s"}})
@@ -308,7 +319,8 @@ MADE: Final[Mapping[str, Variants]] = {
     "link": _links, "other-socket": _other_socket, "one-uplink": _one_uplink, "vmd": _vmd,
     "memory": _memory, "iommu": _iommu, "power": _power, "interrupts": _interrupts,
     "scheduler": _scheduler, "slow-drive": _slow_drives, "fresh": _fresh, "worn": _worn,
-    "cut": _cut, "page-cache": _buffered, "limit": _limit, "kernel": _kernel, "chunk": _chunk,
+    "cut": _cut, "page-cache": _buffered, "few-targets": _few_targets, "limit": _limit,
+    "kernel": _kernel, "chunk": _chunk,
 }  # fmt: skip
 """Forms that depend on the server; those of the other mistakes are data."""
 

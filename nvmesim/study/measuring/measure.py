@@ -4,8 +4,10 @@ The next row is the one that narrows the answer most per second, by the expected
 variance: drives as plausible as the fitted one (draws of what was fitted together; a two-level
 design of the other uncertain numbers) are simulated under the candidates and under what is asked.
 To first order all are normal, and a measured candidate leaves of the answer's variance what its
-correlation with the candidate does not explain. Source: Chaloner and Verdinelli, "Bayesian
-experimental design: a review", Statistical Science 10(3), 1995, section 2.2 (linear design).
+correlation with the candidate does not explain, whatever is measured: rows follow each other
+without a fit until none is worth its time; then all are fitted, and looked at again. Source:
+Chaloner and Verdinelli, "Bayesian experimental design: a review", Statistical Science 10(3), 1995,
+section 2.2 (linear design).
 """
 
 from __future__ import annotations
@@ -200,6 +202,9 @@ def measure(plan: Plan) -> Measuring:
     known: _Emulator | None = None
     while left:
         row = _chosen(plan, left, steps, known)
+        if row == "enough" and fit is None:
+            fit, known = _looked_at(plan, steps)
+            continue
         if isinstance(row, str):
             ended = row
             break
@@ -215,17 +220,22 @@ def measure(plan: Plan) -> Measuring:
                 raise (KeyboardInterrupt() if is_asked else failure) from None
             ended, error = ("interrupted", "") if is_asked else ("failed", str(failure))
             break
+        begins_writes = row.writes and not any(s.row.writes for s in steps)
         left.remove(row)
         steps.append(step)
-        is_fitted = plan.adaptive and len(steps) >= FIRST
-        fit = _fitted(plan, steps) if is_fitted or not left else None
-        known = None if fit is None else _Emulator(fit.profile, plan)
+        if known is not None and row.name in known.rows and not begins_writes:
+            fit, known = None, known.after(row)
+        elif plan.adaptive and len(steps) >= FIRST:
+            fit, known = _looked_at(plan, steps)
         if known is not None:
             steps[-1] = replace(step, half_width=known.half_width())
         plan.on_step(steps[-1])
     if not steps:
         raise KeyboardInterrupt
-    fit = fit or _fitted(plan, steps)
+    if fit is None:
+        fit, known = _looked_at(plan, steps)
+        if known is not None:
+            steps[-1] = replace(steps[-1], half_width=known.half_width())
     if fit is None:
         raise FitError(
             f"the rows in {plan.folder} determine no drive; measure longer, or fit them otherwise: "
@@ -270,6 +280,14 @@ def _measured(plan: Plan, row: Row) -> MeasuredStep:
     return MeasuredStep(row, seconds, file, settled, None)
 
 
+def _looked_at(
+    plan: Plan, steps: Sequence[MeasuredStep]
+) -> tuple[DriveFit | None, _Emulator | None]:
+    """The drive as far as *steps* determine one, and what else could be learned of it."""
+    fit = _fitted(plan, steps)
+    return fit, None if fit is None else _Emulator.of(fit.profile, plan)
+
+
 def _fitted(plan: Plan, steps: Sequence[MeasuredStep]) -> DriveFit | None:
     """Return the drive as far as the rows determine one, in whatever order they were measured."""
     listed = sorted(steps, key=lambda step: PLAN.index(step.row))
@@ -309,74 +327,96 @@ def with_drive(tables: Mapping[str, Any], base: str) -> Answer:
     return scenarios
 
 
+@dataclass(frozen=True)
 class _Emulator:
-    """What the drive's uncertain numbers make of the answer and of rows, each simulated once."""
+    """How the answer and rows move together as the drive's uncertain numbers do, to first order.
 
-    def __init__(self, profile: DriveProfile, plan: Plan) -> None:
-        self._profile, self._plan = profile, plan
+    What a row leaves uncertain does not depend on what is measured, so that rows are chosen one
+    after the other without a fit between them.
+    """
+
+    covariance: Floats
+    """Of the logarithms of IOPS and p99, two columns a scenario."""
+    n_answers: int
+    """Columns, the first, that are the answer."""
+    rows: Mapping[str, int]
+    """Name -> first column; a row that cannot be simulated has none."""
+
+    @classmethod
+    def of(cls, profile: DriveProfile, plan: Plan) -> _Emulator:
+        """Simulate drives as plausible as *profile*, under the answer and under all rows."""
         asked = plan.asked(profile)
-        joint = profile.joint
-        together = set(joint.names) if joint else set()
-        used = [
-            f for scenario in asked for f in factors(scenario) if f.profile == label_of(profile)
-        ]
-        singles = list({f.name: f for f in used if not f.moves.keys() & together}.values())
-        signs = design(max(1, len(singles)))[:, : len(singles)].tolist()
-        n = max(DRAWS, len(signs))
-        self._runs = [(singles, signs[i % len(signs)]) for i in range(n)]
-        if joint:
-            draws = [joint.factors[i * len(joint.factors) // n] for i in range(n)]
-            self._runs = [
-                ([*found, _draw(profile, joint.names, draw)], [*line, 1])
-                for (found, line), draw in zip(self._runs, draws, strict=True)
-            ]
-        answers = [self._moved(scenario) for scenario in asked]
-        self._rows = {} if plan.answer else dict(zip((s.name for s in asked), answers, strict=True))
-        self._answer = np.hstack(answers)
+        runs = _plausible(profile, asked)
+        names = [scenario.name for scenario in asked]
+        values = [_moved(scenario, runs) for scenario in asked]
+        n_answers = 2 * len(values)
+        for row in plan.rows if plan.answer else ():
+            try:
+                bench = scenario_of_row(row, profile, plan.stack, plan.link)
+                values.append(_moved(bench, runs))
+            except InputError:
+                continue
+            names.append(row.name)
+        first = len(asked) if plan.answer else 0
+        rows = {name: 2 * i for i, name in enumerate(names) if i >= first}
+        return cls(np.cov(np.hstack(values).T), n_answers, rows)
 
     def half_width(self) -> float:
         """Return the relative half-width, 95 %, that the drive's numbers leave of the answer."""
-        return float(np.expm1(Z95 * np.sqrt(self._answer.var(axis=0).mean())))
+        variance = float(np.diag(self.covariance)[: self.n_answers].mean())
+        return math.expm1(Z95 * math.sqrt(max(0.0, variance)))
+
+    def after(self, row: Row) -> _Emulator:
+        """Return what is uncertain once *row* is measured."""
+        columns = slice(self.rows[row.name], self.rows[row.name] + 2)
+        whole, own = self.covariance, self.covariance[columns, columns] + np.diag(np.square(NOISE))
+        known = whole[:, columns] @ np.linalg.solve(own, whole[columns])
+        return replace(self, covariance=whole - known)
 
     def gains(self, candidates: Sequence[Row]) -> dict[str, float]:
         """Return, by name, the share of that half-width which measuring a row would take away.
 
         Rows that cannot be simulated are left out.
         """
-        spread = self._answer - self._answer.mean(axis=0)
-        whole = float((spread**2).mean(axis=0).sum())
-        if whole <= 0:
-            return {row.name: 0.0 for row in candidates}
-        out = {}
-        for row in candidates:
-            try:
-                seen = self._seen(row)
-            except InputError:
-                continue
-            differences = seen - seen.mean(axis=0)
-            covariance = differences.T @ differences / len(seen) + np.diag(np.square(NOISE))
-            cross = differences.T @ spread / len(seen)
-            left = 1 - float(np.trace(cross.T @ np.linalg.solve(covariance, cross))) / whole
-            by_chance = (len(seen) - 1) / (len(seen) - 1 - len(NOISE))
-            out[row.name] = 1 - math.sqrt(min(1.0, max(0.0, left) * by_chance))
-        return out
+        now = self.half_width()
+        return {
+            row.name: 1 - self.after(row).half_width() / now if now else 0.0
+            for row in candidates if row.name in self.rows
+        }  # fmt: skip
 
-    def _seen(self, row: Row) -> Floats:
-        if row.name not in self._rows:
-            bench = scenario_of_row(row, self._profile, self._plan.stack, self._plan.link)
-            self._rows[row.name] = self._moved(bench)
-        return self._rows[row.name]
 
-    def _moved(self, scenario: ResolvedScenario) -> Floats:
-        """float64[runs, 2]: log IOPS and log p99 of *scenario* with the numbers moved."""
-        values = []
-        for found, signs in self._runs:
-            window = short_window(moved(scenario, found, signs), least=REQUESTS, rounds=ROUNDS)
-            latency = None if window is None else samples(window, None)
-            if window is None or latency is None:
-                raise InputError(f"{scenario.name}: no request ends")
-            values.append([math.log(window.iops().value), math.log(latency.quantile(0.99))])
-        return np.array(values)
+Plausible = list[tuple[list[Factor], list[int]]]
+"""Of each drive: what moves, and how far in standard deviations."""
+
+
+def _plausible(profile: DriveProfile, asked: Sequence[ResolvedScenario]) -> Plausible:
+    """Return drives as plausible as *profile* in what *asked* uses of it."""
+    joint = profile.joint
+    together = set(joint.names) if joint else set()
+    used = [f for scenario in asked for f in factors(scenario) if f.profile == label_of(profile)]
+    singles = list({f.name: f for f in used if not f.moves.keys() & together}.values())
+    signs = design(max(1, len(singles)))[:, : len(singles)].tolist()
+    n = max(DRAWS, len(signs))
+    runs = [(singles, signs[i % len(signs)]) for i in range(n)]
+    if joint is None:
+        return runs
+    draws = [joint.factors[i * len(joint.factors) // n] for i in range(n)]
+    return [
+        ([*found, _draw(profile, joint.names, draw)], [*line, 1])
+        for (found, line), draw in zip(runs, draws, strict=True)
+    ]
+
+
+def _moved(scenario: ResolvedScenario, runs: Plausible) -> Floats:
+    """float64[runs, 2]: log IOPS and log p99 of *scenario* with the numbers moved."""
+    values = []
+    for found, signs in runs:
+        window = short_window(moved(scenario, found, signs), least=REQUESTS, rounds=ROUNDS)
+        latency = None if window is None else samples(window, None)
+        if window is None or latency is None:
+            raise InputError(f"{scenario.name}: no request ends")
+        values.append([math.log(window.iops().value), math.log(latency.quantile(0.99))])
+    return np.array(values)
 
 
 def _draw(profile: DriveProfile, names: Sequence[str], draw: Sequence[float]) -> Factor:

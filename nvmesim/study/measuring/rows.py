@@ -85,14 +85,14 @@ def options(row: Row, target: str, *, size: str = "", engine: str = "io_uring") 
     ]  # fmt: skip
 
 
-def fio_job(rows: Sequence[Row] = PLAN) -> str:
-    """Return *rows* as a fio job file, one after the other.
+def fio_job(rows: Sequence[Row] = PLAN, drive: str = "/dev/nvmeXn1") -> str:
+    """Return *rows* as a fio job file, one after the other, that says how to run it on *drive*.
 
     >>> "[rr-qd1]" in fio_job()
     True
     """
     writes = any(row.writes for row in rows)
-    fill = "fio --name=fill --filename=/dev/nvmeXn1 --rw=write --bs=1m --iodepth=32 --direct=1"
+    fill = f"fio --name=fill --filename={drive} --rw=write --bs=1m --iodepth=32 --direct=1"
     harm = "It reads only."
     if writes:
         harm = f"IT OVERWRITES THE DRIVE: use an empty one, and fill it first:\n#   {fill}"
@@ -100,7 +100,7 @@ def fio_job(rows: Sequence[Row] = PLAN) -> str:
         f"""\
 # Measures a drive in {minutes(rows):.0f} minutes. {harm}
 # As root, with your drive's name:
-#   DRIVE=/dev/nvmeXn1 fio --output-format=json --output=drive.json THIS-FILE
+#   DRIVE={drive} fio --output-format=json --output=drive.json THIS-FILE
 #   nvmesim calibrate drive.json --captured-on linux-io_uring -o drive.toml --report drive.html
 [global]
 filename=${{DRIVE}}
