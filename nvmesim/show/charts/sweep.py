@@ -122,7 +122,7 @@ def _in_words(rows: Rows, at: str, value: str, what: str) -> str:
 
 def _ideal(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     """The line of n x one, from the smallest count of each series, with its name once."""
-    top = 1.15 * max(float(r.get("high", r["kiops"])) for r in rows)
+    top = 1.15 * max(float(r["high"] if "high" in r else r["kiops"]) for r in rows)
     out: Rows = []
     for name, own in _by_series(rows).items():
         first, last = own[0], own[-1]
