@@ -288,13 +288,8 @@ class DriveModel:
         up = command_time_ps(self._drive.link, "read", n_bytes, "up")
         if not self._drive.link.full_duplex:
             up += command_time_ps(self._drive.link, "read", n_bytes, "down")
-        data = const(self._read_data, self._data_ps(n_bytes, write=False))
-        return self._streaming([data, const(self._up, up)], n_bytes)
-
-    def _data_ps(self, n_bytes: int, *, write: bool) -> int:
-        p = self.profile
-        rate = p.write_bandwidth.value if write else p.read_bandwidth.value
-        return round(n_bytes * PS_PER_S / rate)
+        data = round(n_bytes * PS_PER_S / self.profile.read_bandwidth.value)
+        return self._streaming([const(self._read_data, data), const(self._up, up)], n_bytes)
 
     def _streaming(self, way: list[Row], n_bytes: int) -> list[Row]:
         """*way* through two stations that data pass packet by packet: the slower one holds them.
@@ -315,10 +310,7 @@ class DriveModel:
             return self._unit(each, SLOT_DIE)
         lanes = 0 if self._n_programs else self._n_dies
         if each not in self._units:
-            unit = self._unit(each, SLOT_DIE)
-            if lanes:
-                die = op(Op.VISIT_LANE, self._dies, self._read_dist, 0, lanes, slot=SLOT_DIE)
-                unit = [die, self._channel(each)]
+            unit = self._unit(each, SLOT_DIE, Op.VISIT_LANE if lanes else Op.VISIT_BANK)
             self._units[each] = self._b.program([*unit, op(Op.END)])
         return [op(Op.SPLIT, n, self._units[each], d=lanes, slot=SLOT_DIE)]
 
@@ -367,13 +359,13 @@ class DriveModel:
             self._spread = self._b.program([visit, op(Op.END)])
         return [op(Op.SPLIT, n, self._spread)]
 
-    def _unit(self, n_bytes: int, slot: int) -> list[Row]:
-        die = op(Op.VISIT_BANK, self._dies, self._read_dist, 0, self._n_dies, slot=slot)
-        return [*self._found(), die, self._channel(n_bytes)]
-
-    def _channel(self, n_bytes: int) -> Row:
+    def _unit(self, n_bytes: int, slot: int, code: Op = Op.VISIT_BANK) -> list[Row]:
         channel = round(self.profile.read.channel.value * n_bytes / 4096)
-        return op(Op.VISIT_LANE, self._channels, -1, max(1, channel), self._n_channels)
+        return [
+            *self._found(),
+            op(code, self._dies, self._read_dist, 0, self._n_dies, slot=slot),
+            op(Op.VISIT_LANE, self._channels, -1, max(1, channel), self._n_channels),
+        ]
 
     def _write(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
@@ -381,10 +373,9 @@ class DriveModel:
         if not self._drive.link.full_duplex:
             down += command_time_ps(self._drive.link, "write", n_bytes, "up")
         sector = round(p.physical_sector.value)
-        port = const(self._down, down, self._drive.delay_ps)
-        data = const(self._write_data, self._data_ps(n_bytes, write=True))
-        port, data = self._streaming([port, data], n_bytes)
-        arrived = [port, self._command_row(True, 0), data]
+        data = const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value))
+        way = self._streaming([const(self._down, down, self._drive.delay_ps), data], n_bytes)
+        arrived = [way[0], self._command_row(True, 0), way[1]]
         if self._through:
             return [*arrived, *self._write_through(n_bytes)]
         arrived += self._through_engines(n_bytes)
