@@ -145,6 +145,11 @@ def shown(relief: Relief, value: float, parts: Parts) -> Relief:
 # -- CPU and bounds -------------------------------------------------------------------------------
 
 
+PAID = ("submit", "complete", "wakeup", "interrupt", "handler", "per_batch", "per_write",
+        "per_target", "per_sharer", "per_child")  # fmt: skip
+"""Numbers of a stack that are cycles of a request."""
+
+
 def cpu_intervals(
     scenario: ResolvedScenario, known: UncertaintyBudget, cpu: Cpu, *, is_full: bool
 ) -> dict[str, Interval]:
@@ -186,7 +191,7 @@ def _stack_half(scenario: ResolvedScenario, cycles: float) -> float:
             continue
         for key, (up, _) in factor.moves.items():
             value = getattr(getattr(stack, key, None), "value", None)
-            if isinstance(value, float | int):
+            if key in PAID and isinstance(value, float | int):
                 step = factor.adds[0] if factor.adds else value * math.expm1(up)
                 total += (step / cycles) ** 2
     return math.log1p(Z95 * math.sqrt(total))
