@@ -37,3 +37,14 @@ def test_no_interval_of_a_run_has_zero_width(more: dict[str, Any]) -> None:
     widths = {p: i["high"] - i["low"] for p, i in found.items() if i["value"] and "slices" not in p}
     assert [path for path, width in widths.items() if not width > 0] == []
     assert all(i["low"] <= i["value"] <= i["high"] for i in found.values())
+
+
+def test_the_interval_of_cpu_time_counts_cycles_and_no_times() -> None:
+    """A stack's numbers in ps (how long a thread slept) are no cycles of a request."""
+    tables = {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-7313"}]},
+        "drives": [{"profile": "samsung-980pro-1tb", "socket": 0}],
+        "workload": [{"threads_total": 1, "outstanding": 4}], "run": {"requests": 4_000},
+    }  # fmt: skip
+    for known in simulate(scenario_from_dict(tables)).cpu_intervals.values():
+        assert known.high < 6 * known.low

@@ -36,7 +36,7 @@ def test_each_group_by_itself_and_all_together():
     web, backup = found.groups
     assert web.iops.value + backup.iops.value == pytest.approx(found.total.iops.value, rel=1e-6)
     assert web.percentiles["p50"] < found.total.latency.percentiles[50.0] * 1.001
-    assert backup.percentiles["p50"] > 1.5 * web.percentiles["p50"]
+    assert backup.percentiles["p50"] > 1.3 * web.percentiles["p50"]  # 16 pages and their bytes
     weighted = (web.iops.value * web.mean_s + backup.iops.value * backup.mean_s) / (
         web.iops.value + backup.iops.value
     )

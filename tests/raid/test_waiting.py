@@ -107,7 +107,7 @@ def with_episodes(on="10 ms"):
     return {
         "extends": "sata-ssd",
         "write": {
-            "unit": "64 KiB", "program": "4 ms", "buffer": "4 MiB",
+            "unit": "64 KiB", "program": "2 ms", "buffer": "3 MiB",
             "gc": {"on": on, "off": "600 ms", "factor": 8},
         },
     }  # fmt: skip

@@ -230,7 +230,7 @@ def test_without_fio_one_line_says_how_to_get_it(tmp_path, monkeypatch, capfd):
 
 
 def test_writes_ask_for_the_serial_number_and_refuse_another(tmp_path, stands_in, monkeypatch):
-    from nvmesim.cli import measure as command
+    from nvmesim.cli import measure_commands as command
     from nvmesim.study.measuring import machine as machines
 
     monkeypatch.setattr(machines, "refuse_unless_free", lambda machine, device: "S1")
