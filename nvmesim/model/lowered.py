@@ -12,7 +12,7 @@ from nvmesim.network.network import Network, StationInfo
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.warning import Warning
 
-UNTOLD: Final = {
+IN_WORDS: Final = {
     "commands": "commands a second", "dies": "its number of dies",
     "read.base": "the fixed time of a read", "read.die": "a die's time of a read",
     "write.base": "the time of a cached write", "write.program": "a die's time of a write",
@@ -163,6 +163,6 @@ def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterato
         would = [w for w in told if not any(o != w and o.startswith(w) for o in told)]
         text = (
             f"{name}: its {'data sheet tells' if sheet else 'captures tell'} nothing of "
-            f"{', '.join(UNTOLD.get(key, key) for key in keys)}; what would: {'; '.join(would)}"
+            f"{', '.join(IN_WORDS.get(key, key) for key in keys)}; what would: {'; '.join(would)}"
         )
         yield Warning("untold", text, name)

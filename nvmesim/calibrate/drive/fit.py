@@ -44,6 +44,7 @@ from nvmesim.calibrate.drive.starting_point import (
     host_doubts,
     least_link,
     of_the_drive,
+    of_whole_sectors,
     read_columns,
     reads_of_mixes,
     sources,
@@ -69,7 +70,6 @@ from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows
 from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
-from nvmesim.errors import FitError
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000
@@ -78,10 +78,6 @@ TOLD_REQUESTS = 8_000
 BEHIND = 4
 """Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
 UNIT: Final = 4096
-CHANGED_S: Final = 100e-6
-"""Time from which on a write of less than 4 KiB was not just buffered. Sources: 0.43 to 0.66 ms (a
-Solidigm P5520, md bitmaps, linux-raid), 0.48 ms (`calibration/held-out`, M05); whole ones 10 to 30
-us."""
 LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
     "dies": ("drain",), "controller": ("controller", "drain"), "path": ("drain",),
     None: ("drain", "controller"),
@@ -172,7 +168,8 @@ class _Fitting:
         used, said = of_the_drive(self.points, self.included)
         self.notes += said
         free = used if self.limits is None else self.limits.below(used)
-        free = self._whole(free)
+        free, said = of_whole_sectors(free)
+        self.notes += said
         plain = [p for p in free if not p.sync]
         if not any(p.read_fraction == 0 for p in plain) and not is_volatile(free, self.host):
             plain = free  # what is known of writes is known with their flushes
@@ -218,22 +215,6 @@ class _Fitting:
             profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
             misses=tuple(misses(judged, self.included)),
         )  # fmt: skip
-
-    def _whole(self, points: Sequence[Point]) -> list[Point]:
-        """*points* but writes of a part of a sector: its rest is read and written again."""
-        changed = [
-            p for p in points
-            if p.read_fraction == 0 and p.block_size < UNIT and p.outstanding / p.iops > CHANGED_S
-        ]  # fmt: skip
-        why = (
-            "writes of less than 4 KiB take long because the rest of the sector is read and "
-            "written again"
-        )
-        if changed and len(changed) == len(points):
-            raise FitError(f"{changed[0].name}: {why}; add a row of writes of 4 KiB")
-        if changed:
-            self.notes.append(f"{changed[0].name}: {why}; they are not fitted")
-        return [p for p in points if p not in changed]
 
     def _recorded(
         self, best: Explanation, others: Sequence[tuple[Explanation, float]],

@@ -25,6 +25,7 @@ REQUESTS = 6_250
 """Of one candidate: rates hardly scatter."""
 ENGINES = (1, 2, 3, 4, 5, 6)
 LONE_ENGINES: Final = 64
+"""Where rows say nothing of how many engines there are: so many that they cap nothing. Assumed."""
 NOT_WORSE = 1.92
 """Half of a chi-square of one degree, 95 %: a number of engines so little worse may be right."""
 EARNED: Final = 2 * NOT_WORSE * MODEL_ERROR**2
@@ -48,9 +49,10 @@ def fit_large_reads(
     is given to the engines.
     """
     tell("large reads: bytes")
-    plain = _with_bandwidth(profile, host, points)
     is_lone = _are_lone(profile, points)
-    streamed, cost = _with_engines(plain if is_lone else profile, host, points, tell)
+    plain = _with_bandwidth(profile, host, points, is_lone=is_lone)
+    counts = (LONE_ENGINES,) if is_lone else ENGINES
+    streamed, cost = _with_engines(plain if is_lone else profile, host, points, counts, tell)
     if _cost(_residuals(plain, host, points)) <= cost + EARNED:
         return plain, ["read bandwidth"]
     return streamed, ["read engines", "read split"]
@@ -77,7 +79,7 @@ def _cost(residuals: Sequence[float]) -> float:
 
 
 def _with_bandwidth(
-    profile: DriveProfile, host: BenchHost, points: Sequence[Point]
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], *, is_lone: bool
 ) -> DriveProfile:
     """*profile* with the bandwidth that *points* and what was known of it before tell."""
     width = profile.read_bandwidth
@@ -94,7 +96,7 @@ def _with_bandwidth(
 
     rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
     problem = problem_of(rows, logarithms([parameter]), made, host)
-    if _are_lone(profile, points):
+    if is_lone:
         problem = replace(problem, assumed=np.full_like(problem.assumed, LONE_ERROR))
     found = optimum(problem, effort=0.5)
     rate = float(np.exp(found.values[0]))
@@ -108,21 +110,20 @@ def _with_bandwidth(
 
 
 def _with_engines(
-    profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
-) -> tuple[DriveProfile, float]:
-    """*profile* with data engines, and half a chi-square.
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], counts: Sequence[int],
+    tell: Progress,
+) -> tuple[DriveProfile, float]:  # fmt: skip
+    """*profile* with one of *counts* data engines, and half a chi-square.
 
     For every number of engines the time of a unit follows; the number with the least misfit wins.
-    Rows of one request at a time say nothing of how many there are: then they are so many that they
-    cap nothing.
     """
-    lone = _are_lone(profile, points)
     tried: list[tuple[float, int, Solution]] = []
     busiest = max(points, key=lambda p: p.iops * p.block_size)
     units = busiest.block_size / profile.read.unit.value
-    for count in (LONE_ENGINES,) if lone else ENGINES:
+    for count in counts:
         tell(f"large reads: {count} data engines")
-        start = (1 if lone else count) / (1.05 * busiest.iops) / units * 1e12
+        at_once = 1 if count == LONE_ENGINES else count
+        start = at_once / (1.05 * busiest.iops) / units * 1e12
 
         def residuals(x: Floats, count: int = count) -> list[float]:
             return _residuals(_engines(profile, count, float(x[0])), host, points)
@@ -133,8 +134,8 @@ def _with_engines(
     split = float(found.values[0])
     made = _engines(profile, count, split)
     spread = intervals(["split"], found.values, found.jacobian, found.residuals)["split"]
-    counts = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
-    ends = min(counts), max(counts)
+    likely = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
+    ends = min(likely), max(likely)
     update = {
         name: Quantity(value=value, low=low, high=high, basis="fitted", source=sources(points))
         for name, value, (low, high) in (("engines", count, ends), ("split", split, spread))

@@ -17,7 +17,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, SHEET_CEILING, in_flight, open_ceiling
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
-from nvmesim.calibrate.drive.starting_point import fit_stream, sources
+from nvmesim.calibrate.drive.starting_point import FLASH_S, fit_stream, sources
 from nvmesim.calibrate.drive.write_side import with_writes
 from nvmesim.calibrate.evidence import drawn, with_draws
 from nvmesim.calibrate.infer.optimum import optimum
@@ -47,8 +47,6 @@ MEDIA_S: Final = 40e-6
 """Latency of a lone small read below which the media is not flash, or does not answer: then a
 sequential reader finds nothing read ahead. Source: flash reads take 45 us and more (data sheets of
 TLC drives, 60 to 115 us with the way); phase change 7 to 10 us."""
-FLASH_S: Final = 1e-3
-"""Latency of a lone small read above which the media is not flash: disks take 3 ms and more."""
 CHANNEL_PS: Final = 1e3
 APART: Final = 64
 """Channels of a drive of which lone requests tell how long their bytes take, and not how many
