@@ -22,8 +22,6 @@ from nvmesim.scenario.schema import Scenario
 EngineFactory = Callable[..., Engine]
 """Called with (network, seed=, record=)."""
 
-CYCLES: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
-"""Costs of a stack that one factor multiplies: what a thread pays for each request."""
 LONGEST: Final = 4
 """A short run is so many times longer at most, while its write buffers settle."""
 
@@ -116,12 +114,7 @@ def with_captured_stack(scenario: ResolvedScenario) -> ResolvedScenario:
     factor = min((c.stack_cycles for c in known if c.stack == stack.name), default=1.0)
     if factor == 1.0 or stack.scale != 1.0:
         return scenario
-    update: dict[str, object] = {"scale": factor}
-    for part in CYCLES:
-        q = getattr(stack, part)
-        ends = {name: v * factor for name in ("low", "high") if (v := getattr(q, name)) is not None}
-        update[part] = q.model_copy(update={"value": q.value * factor, **ends})
-    return replace(scenario, stack=stack.model_copy(update=update))
+    return replace(scenario, stack=stack.with_cycles(factor))
 
 
 def compiled(ready: Prepared) -> Prepared:

@@ -16,6 +16,7 @@ from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.flushes import fit_flush, is_volatile
+from nvmesim.calibrate.drive.full_threads import with_threads_full
 from nvmesim.calibrate.drive.gate import (
     Rows,
     captured,
@@ -51,6 +52,7 @@ from nvmesim.calibrate.drive.starting_point import (
     streams,
     with_payload,
     with_read_sources,
+    with_stream_commands,
     with_write_sources,
     write_columns,
 )
@@ -211,6 +213,8 @@ class _Fitting:
         self.notes += caveats(rows, judged, self.included)
         self.notes += undetermined(best.profile, rows, self.unidentified, self.free, others)
         profile = self._recorded(best, others, judged)
+        if not self.included:
+            profile = with_threads_full(profile, self.host, judged)
         return DriveFit(
             profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
             misses=tuple(misses(judged, self.included)),
@@ -346,9 +350,11 @@ class _Fitting:
             lone = unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
             small = [p for p in rows if p.block_size <= UNIT]
             if small and not alone:
-                lone = max(lone, unloaded_latency_s(small, read=is_read)[0])
+                lone = max(lone, min(p.outstanding / p.iops for p in small))
             if rows:
                 self.tell(f"sequential {'reads' if is_read else 'writes'}")
+                if not alone:
+                    profile = with_stream_commands(profile, rows, read=is_read)
                 profile = fit_stream(profile, self.host, rows, key, sources(rows), lone)
         return profile
 

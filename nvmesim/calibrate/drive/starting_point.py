@@ -15,7 +15,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import SHALLOW, in_flight, open_bandwidth, shared_limit
+from nvmesim.calibrate.drive.laws import SHALLOW, WAITED, in_flight, open_bandwidth, shared_limit
 from nvmesim.calibrate.drive.read_side import ReadFit, blank_reads, with_reads
 from nvmesim.calibrate.drive.write_side import WriteFit, blank_writes
 from nvmesim.calibrate.evidence import intervals
@@ -30,6 +30,15 @@ Key = Literal["read_bandwidth", "write_bandwidth"]
 STREAM_ROUNDS: Final = 4
 FLASH_S: Final = 1e-3
 """Latency of a lone read above which the media is not flash: disks take 3 ms and more."""
+SMALL: Final = 16 << 10
+"""Bytes up to which a row's ceiling may be of requests/s, and not of bytes/s."""
+FEW_BYTES: Final = 0.3
+"""Share of the bytes/s of the fastest row, or of data sheets, below which a stream is not what
+limits. Assumed."""
+MANY_BYTES: Final = 0.8
+"""Share of a bandwidth from which on it may be what limits. Assumed."""
+FEW_REQUESTS: Final = 16
+"""Requests in flight of a drive up to which such a row tells a time, and not commands/s."""
 LEAST_WAIT_PS: Final = 0.1e6
 """Least time before the data of a sequential request. Assumed."""
 LARGER_PAYLOAD: Final = 512
@@ -51,24 +60,24 @@ def fit_stream(
 ) -> DriveProfile:  # fmt: skip
     """Return *profile* with the bandwidth at *key* that *points* tell.
 
-    A row of a request or two tells how long one takes, and not how many bytes move at most. With
-    such rows what comes before the data is fitted too, up to *lone_s* (the latency of a random
-    request), and bandwidths are as likely as data sheets have them.
+    A row of a request or two tells how long one takes, and not how many bytes move at most, and so
+    does a row that moves few. With such rows what comes before the data is fitted too, up to
+    *lone_s* (the latency of a random request), and bandwidths are as likely as data sheets have
+    them. Small rows that met the ceiling of commands, or of threads, tell neither.
     """
     is_read = key == "read_bandwidth"
     top = max(p.iops * p.block_size / p.targets for p in points)
     width = Parameter("bandwidth", 1.02 * top, low=0.9 * top, high=20 * top)
     parameters = [width]
-    is_deep = max(in_flight(p) / p.targets for p in points) > SHALLOW
-    if (
-        host.link.kind in ("pcie", "sata")
-        and 0 < lone_s < FLASH_S
-        and (min(in_flight(p) / p.targets for p in points) <= SHALLOW)
-    ):
-        usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
-        if host.link.kind == "pcie":
-            usual, sd = open_bandwidth(host.link, top, read=is_read)
-        parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
+    usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
+    if host.link.kind == "pcie":
+        usual, sd = open_bandwidth(host.link, top, read=is_read)
+    points = [p for p in points if not _meets_commands(p, usual)] or points
+    waiting = [p for p in points if _tells_wait(p, max(top, usual))]
+    is_deep = len(waiting) < len(points)
+    if host.link.kind in ("pcie", "sata") and waiting and lone_s < FLASH_S:
+        if not is_deep:
+            parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
         most = lone_s * 1e12
         parameters.append(Parameter("wait", most / 2, low=min(LEAST_WAIT_PS, most / 4), high=most))
 
@@ -91,6 +100,41 @@ def fit_stream(
     quantity = Quantity(value=rate, low=low, high=high, basis=basis, source=source)
     fitted = made(found.values) if is_read else profile
     return fitted.model_copy(update={key: quantity})
+
+
+def with_stream_commands(
+    profile: DriveProfile, points: Sequence[Point], *, read: bool
+) -> DriveProfile:
+    """*profile* with the commands/s that deep, small, sequential *points* end at.
+
+    For drives whose random requests nobody measured: what is far from any bandwidth, and took many
+    times a lone request, met the ceiling of commands.
+    """
+    usual = getattr(profile, "read_bandwidth" if read else "write_bandwidth").value
+    found = [p for p in points if _meets_commands(p, usual)]
+    if not found:
+        return profile
+    top = max(found, key=lambda p: p.iops / p.targets)
+    rate = Quantity(value=top.iops / top.targets, basis="fitted", source=sources([top]))
+    if read:
+        return profile.model_copy(update={"commands": rate})
+    write = profile.write.model_copy(update={"commands": rate})
+    return profile.model_copy(update={"write": write})
+
+
+def _meets_commands(point: Point, usual: float) -> bool:
+    """True if *point* took many times a lone request, and moved few of the *usual* bytes/s."""
+    p = point
+    waited = in_flight(p) / p.iops > WAITED * LONE_S[p.read_fraction == 1]
+    is_deep = p.block_size <= SMALL and in_flight(p) > FEW_REQUESTS * p.targets
+    return waited and is_deep and p.iops * p.block_size / p.targets < MANY_BYTES * usual
+
+
+def _tells_wait(point: Point, top: float) -> bool:
+    """True if *point* tells how long a request takes: few at once, or far from *top* bytes/s."""
+    moved = point.iops * point.block_size / point.targets
+    few = in_flight(point) / point.targets <= SHALLOW
+    return few or (moved < FEW_BYTES * top and in_flight(point) <= FEW_REQUESTS * point.targets)
 
 
 def with_payload(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
