@@ -229,7 +229,8 @@ class _Fitting:
         update = {
             "joint": joint_of(profile, self.joint),
             "alternatives": tuple(alternative(e, profile, w) for e, w in others),
-            "residuals": tuple(residual(j) for j in judged),
+            # what a drive shares with others, or a full thread did, is no misfit of its own
+            "residuals": tuple(residual(j) for j in judged if j.used or j.point.held_out),
             "captured": captured(
                 [j.point for j in judged if j.used], self.captured_on, self.stack_cycles
             ),

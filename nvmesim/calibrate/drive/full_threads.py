@@ -15,7 +15,6 @@ from typing import Final
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import LEAST, difference
 from nvmesim.calibrate.drive.laws import SHEET_CEILING, open_ceiling
-from nvmesim.calibrate.drive.starting_point import SMALL
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import FULL, QUEUED, thread_cycles
@@ -25,6 +24,8 @@ NAME: Final = {
     True: "the threads that read were full, and not the drive",
     False: "the threads that wrote were full, and not the drive",
 }
+SMALL: Final = 16 << 10
+"""Bytes up to which a row's ceiling may be of requests/s."""
 FASTEST: Final = 4.0
 """The drive's ceiling in units of the row's, at most, where threads were full. Assumed."""
 

@@ -30,8 +30,8 @@ Key = Literal["read_bandwidth", "write_bandwidth"]
 STREAM_ROUNDS: Final = 4
 FLASH_S: Final = 1e-3
 """Latency of a lone read above which the media is not flash: disks take 3 ms and more."""
-SMALL: Final = 16 << 10
-"""Bytes up to which a row's ceiling may be of requests/s, and not of bytes/s."""
+SMALL: Final = 4096
+"""Bytes up to which a sequential row's ceiling is of requests/s, and not of bytes/s."""
 FEW_BYTES: Final = 0.3
 """Share of the bytes/s of the fastest row, or of data sheets, below which a stream is not what
 limits. Assumed."""
