@@ -98,7 +98,7 @@ def prepare(
     such as a run can show.
     """
     resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
-    resolved = with_captured_stack(resolved)
+    resolved = as_captured(resolved)
     states = slow_states(resolved, level, is_variant=is_variant)
     number = resolved.run.seed if seed is None else seed
     return Prepared(
@@ -107,14 +107,21 @@ def prepare(
     )  # fmt: skip
 
 
-def with_captured_stack(scenario: ResolvedScenario) -> ResolvedScenario:
-    """*scenario* with the cycles of its stack that its drives' captures showed: the cheapest's."""
+def as_captured(scenario: ResolvedScenario) -> ResolvedScenario:
+    """*scenario* with what its drives' captures showed of their host.
+
+    Its stack has the cycles that they showed, the cheapest's, and threads wait for each request
+    where they did.
+    """
     known = [d.profile.captured for d in scenario.drives if d.profile.captured is not None]
     stack = scenario.stack
     factor = min((c.stack_cycles for c in known if c.stack == stack.name), default=1.0)
-    if factor == 1.0 or stack.scale != 1.0:
+    if factor != 1.0 and stack.scale == 1.0:
+        scenario = replace(scenario, stack=stack.with_cycles(factor))
+    if not any(c.synchronous and c.stack == stack.name for c in known):
         return scenario
-    return replace(scenario, stack=stack.with_cycles(factor))
+    groups = [replace(g, outstanding=1, outstanding_per="thread") for g in scenario.workload]
+    return replace(scenario, workload=tuple(groups))
 
 
 def compiled(ready: Prepared) -> Prepared:
