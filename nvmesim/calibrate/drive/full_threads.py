@@ -7,35 +7,23 @@ percent where it was stated, and from how common such a ceiling is among drives 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import LEAST, difference
-from nvmesim.calibrate.drive.laws import SHEET_CEILING, open_ceiling
+from nvmesim.calibrate.drive.laws import open_ceiling
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.points import Point
-from nvmesim.calibrate.stack.scaled import FULL, QUEUED, thread_cycles
+from nvmesim.calibrate.stack.scaled import may_be_full, thread_share, threads_full
 from nvmesim.catalog.profile import Alternative, DriveProfile, Quantity
 
 NAME: Final = {
     True: "the threads that read were full, and not the drive",
     False: "the threads that wrote were full, and not the drive",
 }
-SMALL: Final = 16 << 10
-"""Bytes up to which a row's ceiling may be of requests/s."""
 FASTEST: Final = 4.0
 """The drive's ceiling in units of the row's, at most, where threads were full. Assumed."""
-
-
-@dataclass(frozen=True)
-class _Ceiling:
-    """A row at a ceiling, and the logarithm of its threads' rate over what *host* lets one do."""
-
-    point: Point
-    share: float
 
 
 def with_threads_full(
@@ -47,11 +35,11 @@ def with_threads_full(
         top = _ceiling(host, judged, is_read)
         if top is None:
             continue
-        weight = _weight(host, top, is_read)
+        weight = threads_full(host, top)
         if weight < LEAST:
             continue
-        rate = top.point.iops / top.point.targets
-        usual, _ = open_ceiling(host.link, top.point.block_size, rate, read=is_read)
+        rate = top.iops / top.targets
+        usual, _ = open_ceiling(host.link, top.block_size, rate, read=is_read)
         faster = _faster(profile, min(usual / rate, FASTEST), is_read)
         values = difference(profile, faster)
         if profile.captured is not None:
@@ -66,52 +54,21 @@ def with_threads_full(
     return profile.model_copy(update={"alternatives": (*known, *found)})
 
 
-def _ceiling(host: BenchHost, judged: Sequence[Judged], is_read: bool) -> _Ceiling | None:
+def _ceiling(host: BenchHost, judged: Sequence[Judged], is_read: bool) -> Point | None:
     """The row at a ceiling of the fitted drive whose threads were least busy; None without any."""
     found = [
-        _Ceiling(j.point, math.log(_share(host, j.point)))
-        for j in judged
+        j.point for j in judged
         if j.used and j.point.read_fraction == float(is_read)
-        and j.point.iodepth >= QUEUED and j.point.block_size <= SMALL and not j.point.is_cpu_bound
-        and not (j.point.raid or j.point.sync or j.point.device_times or j.point.rate)
+        and may_be_full(j.point) and not j.point.is_cpu_bound
     ]  # fmt: skip
-    least = min(found, key=lambda c: c.share, default=None)
+    least = min(found, key=lambda p: thread_share(host, p), default=None)
     full = {id(j.point) for j in judged if j.answer.full and not j.answer.full.startswith("link")}
-    return least if least is not None and id(least.point) in full else None
-
-
-def _share(host: BenchHost, point: Point) -> float:
-    """Rate of a thread of *point* in units of what one of *host* does when full."""
-    return thread_cycles(host.stack, point) * point.iops / point.jobs / (FULL * host.ghz * 1e9)
+    return least if id(least) in full else None
 
 
 def _cycles_factor(host: BenchHost, judged: Sequence[Judged]) -> float:
     """Factor on the cycles of *host* with which its fastest thread was full."""
-    shares = [
-        _share(host, j.point) for j in judged
-        if j.used and j.point.iodepth >= QUEUED and j.point.block_size <= SMALL
-    ]  # fmt: skip
-    return 1 / max(shares)
-
-
-def _weight(host: BenchHost, ceiling: _Ceiling, is_read: bool) -> float:
-    """Probability that threads were full, by the two densities of a ceiling seen there."""
-    share, sd = SHEET_CEILING[is_read]
-    p = ceiling.point
-    usual = share * host.link.raw_bytes_per_s / p.block_size
-    drive = math.log(p.iops / p.targets / usual) / sd
-    thread = ceiling.share / host.clock_sd
-    threads_full = _density(thread) / host.clock_sd * _beyond(drive)
-    drive_full = _density(drive) / sd * _beyond(thread)
-    return threads_full / (threads_full + drive_full)
-
-
-def _density(x: float) -> float:
-    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-
-
-def _beyond(x: float) -> float:
-    return math.erfc(x / math.sqrt(2)) / 2
+    return 1 / max(thread_share(host, j.point) for j in judged if j.used and may_be_full(j.point))
 
 
 def _faster(profile: DriveProfile, ratio: float, is_read: bool) -> DriveProfile:

@@ -104,7 +104,7 @@ def fit_stream(
     points = [p for p in points if not _meets_commands(p, usual)] or points
     waiting = [p for p in points if _tells_wait(p, max(top, usual))]
     is_deep = len(waiting) < len(points)
-    if host.link.kind in ("pcie", "sata") and waiting and lone_s < FLASH_S:
+    if host.link.kind in ("pcie", "sata") and waiting and 0 < lone_s < FLASH_S:
         if not is_deep:
             parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
         most = lone_s * 1e12

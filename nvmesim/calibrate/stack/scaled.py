@@ -15,7 +15,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
-from nvmesim.calibrate.drive.laws import WAITED
+from nvmesim.calibrate.drive.laws import SHEET_CEILING, WAITED
 from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.stack.task import with_full_threads
@@ -40,6 +40,12 @@ ALIKE: Final = 1.25
 """Reads/s over writes/s up to which one thread did as much of both. Assumed."""
 NEARLY: Final = 0.8
 """Share of a thread's time from which on its requests leave it no room. Assumed."""
+LEAST_FULL: Final = 0.5
+"""Share of what a thread does at most, below which it is not full in any case. Assumed."""
+MORE: Final = 1.15
+"""Rate in units of fewer threads' up to which more threads did no more. Assumed."""
+SMALL: Final = 16 << 10
+"""Bytes up to which a row's ceiling may be of requests/s."""
 ASLEEP: Final = 2
 """Requests in flight of a thread up to which it sleeps before each completion."""
 ERROR: Final = 0.03
@@ -183,14 +189,20 @@ def _equally_full(points: Sequence[Point]) -> Point | None:
 
 
 def with_full_rows(host: BenchHost, points: Sequence[Point]) -> list[Point]:
-    """*points*, those marked whose threads *host* has nearly full: they show no drive's ceiling."""
-    hz = host.ghz * 1e9
+    """*points*, those marked whose threads *host* has likely full: they show no drive's ceiling."""
     return [
-        replace(p, per_job_pct=100.0)
-        if p.per_job_pct is None and _waits(p)
-        and thread_cycles(host.stack, p) * p.iops / p.jobs / hz > NEARLY else p
+        replace(p, per_job_pct=100.0) if p.per_job_pct is None and _is_full(host, p) else p
         for p in points
-    ]  # fmt: skip
+    ]
+
+
+def _is_full(host: BenchHost, point: Point) -> bool:
+    share = thread_share(host, point)
+    if not _waits(point) or share < LEAST_FULL:
+        return False
+    if may_be_full(point) and host.link.kind == "pcie":
+        return threads_full(host, point) > 0.5
+    return share > NEARLY
 
 
 def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, float, list[str]]:
@@ -201,12 +213,15 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
     stack, hz = host.stack, host.ghz * 1e9
     rows = [p for p in points if not p.device_times and not p.held_out]
     shown = _shown_full(rows)
+    why = "more threads do more"
+    if shown is None:
+        shown, why = _likely_full(host, rows), "a drive behind this link seldom does so little"
     if shown is not None and not any(p.cpu_s for p in rows):
-        factor = FULL * hz / (thread_cycles(stack, shown) * shown.iops / shown.jobs)
+        factor = 1 / thread_share(host, shown)
         if abs(math.log(factor)) < ERROR:
             return host, 1.0, []
         said = (
-            f"{shown.name}: more threads do more, so its threads are full: a request takes "
+            f"{shown.name}: {why}, so its threads are taken to be full: a request takes "
             f"{1e6 * shown.jobs / shown.iops:.3g} us of one"
         )
         return _scaled(host, factor, said)
@@ -223,7 +238,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
         factor = POSSIBLE * ROOM / asked if asked > POSSIBLE else 1.0
         full = top if top is not None and asked > POSSIBLE and _waits(top) else _equally_full(rows)
         if full is not None:
-            factor = FULL * hz / (thread_cycles(stack, full) * full.iops / full.jobs)
+            factor = 1 / thread_share(host, full)
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
         return host, 1.0, []
     factor = min(factor, 1 / asked)
@@ -242,10 +257,53 @@ def _shown_full(rows: Sequence[Point]) -> Point | None:
     return max(full, key=lambda p: p.iops / p.jobs, default=None)
 
 
+def thread_share(host: BenchHost, point: Point) -> float:
+    """Rate of a thread of *point* in units of what one of *host* does when full."""
+    return thread_cycles(host.stack, point) * point.iops / point.jobs / (FULL * host.ghz * 1e9)
+
+
+def threads_full(host: BenchHost, point: Point) -> float:
+    """Probability that at a ceiling of *point* its threads were full, and not its drives.
+
+    Of each the density of a ceiling there counts, and that the other's is higher.
+    """
+    share, sd = SHEET_CEILING[point.read_fraction == 1]
+    usual = share * host.link.raw_bytes_per_s / point.block_size
+    drive = math.log(point.iops / point.targets / usual) / sd
+    thread = math.log(thread_share(host, point)) / host.clock_sd
+    full = _density(thread) / host.clock_sd * _beyond(drive)
+    return full / (full + _density(drive) / sd * _beyond(thread))
+
+
+def _density(x: float) -> float:
+    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _beyond(x: float) -> float:
+    return math.erfc(x / math.sqrt(2)) / 2
+
+
+def may_be_full(point: Point) -> bool:
+    """True if *point* may tell whether its threads were full: small requests, many at once."""
+    plain = not (point.raid or point.sync or point.device_times or point.rate)
+    return plain and point.iodepth >= QUEUED and point.block_size <= SMALL
+
+
+def _likely_full(host: BenchHost, points: Sequence[Point]) -> Point | None:
+    """The fastest thread among rows at a ceiling that is its own more likely than its drive's."""
+    able = [p for p in points if may_be_full(p)]
+    top = max(able, key=lambda p: p.iops / p.jobs, default=None)
+    if top is None or host.link.kind != "pcie" or not _is_full(host, top):
+        return None
+    more = [p for p in able if p.jobs > top.jobs and p.read_fraction == top.read_fraction]
+    return None if any(p.iops < MORE * top.iops for p in more) else top
+
+
 def _scaled(host: BenchHost, factor: float, found: str) -> tuple[BenchHost, float, list[str]]:
     """*host* with *factor* times the cycles of its stack, the factor, and why."""
     said = (
         f"{found}: it is not the stack that measured; its cycles are taken {factor:.2f} times "
         "here and in predictions on that stack (calibrate --stack would tell them one by one)"
     )
-    return replace(host, stack=host.stack.with_cycles(factor)), factor, [said]
+    told = replace(host, stack=host.stack.with_cycles(factor), clock_sd=BenchHost.clock_sd)
+    return told, factor, [said]
