@@ -38,16 +38,6 @@ def test_latency_is_what_blkparse_t_prints() -> None:
     assert len(printed) == 100
 
 
-def test_the_forms_of_f_give_what_the_default_form_gives() -> None:
-    default = table(read_capture(DATA / "blkparse" / "rr_qd4_opt_t.txt.gz"))
-    for name in ("rr_qd4_fmt_fields", "rr_qd4_fmt_csv", "rr_qd4_fmt_commaspace"):
-        form = table(read_capture(DATA / "blkparse" / f"{name}.txt.gz"))
-        columns = ["issue_ns", "complete_ns", "bytes", "offset", "depth"]
-        assert form.select(columns).equals(default.select(columns).head(form.height))
-    assert form["op"].null_count() == form.height
-    assert read_capture(DATA / "blkparse" / "rr_qd4_fmt_commaspace.txt.gz").measurements[0].mixed
-
-
 def test_raid0_volume_and_members() -> None:
     capture = read_capture(DATA / "blkparse" / "md_raid0_randread256k.txt.gz")
     counts = {m.label: m.ops["read"].count for m in capture.measurements}

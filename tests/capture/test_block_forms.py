@@ -23,8 +23,7 @@ READ, WRITE, FLUSH, NOTIFY, PASSTHROUGH, DISCARD = (1 << n for n in (0, 1, 2, 10
 
 
 def fields(action: str, time: float, sector: object = 0, n: object = 8, rwbs: str = "R") -> str:
-    """A line of ``-f "%D %2c %8s %5T.%9t %5p %2a %3d %S %n"``."""
-    return f"259,1    1        1     {time:.9f}   372  {action}   {rwbs} {sector} {n}\n"
+    return f"259,1    1        1     {time:.9f}   372  {action}   {rwbs} {sector} + {n} [fio]\n"
 
 
 GOOD = "".join(
@@ -33,7 +32,7 @@ GOOD = "".join(
 )
 
 
-def test_damaged_lines_of_a_form_are_counted(tmp_path: Path) -> None:
+def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     bad = [
         "259,1 1 1\n",
         fields("D", 0.3, "x12"),
@@ -47,7 +46,7 @@ def test_damaged_lines_of_a_form_are_counted(tmp_path: Path) -> None:
     assert (capture.rows, capture.skipped) == (8, len(bad))
 
 
-def test_what_is_no_request_of_a_form_is_passed_over(tmp_path: Path) -> None:
+def test_what_is_no_request_is_passed_over(tmp_path: Path) -> None:
     other = fields("UT", 0.9) + fields("G", 0.9) + fields("D", 0.91, 0, 0) + "\n"
     capture = read_capture(written(tmp_path / "t", GOOD + other))
     assert (capture.rows, capture.skipped) == (8, 0)
@@ -64,23 +63,8 @@ def test_times_of_fewer_decimals(tmp_path: Path) -> None:
     assert whole["latency_ns"].to_list() == [250_000_000, 125_000_000]
 
 
-def test_a_length_in_bytes_is_told_from_one_in_sectors(tmp_path: Path) -> None:
-    """Where no column confirms it, lengths that are all multiples of 512 are bytes."""
-    sizes = table(read_capture(written(tmp_path / "t", GOOD.replace(" 8\n", " 4096\n"))))
-    assert set(sizes["bytes"].to_list()) == {4096}
-    assert set(table(read_capture(written(tmp_path / "u", GOOD)))["bytes"].to_list()) == {4096}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        GOOD.replace(" 8\n", "\n"),  # no length
-        "".join(f"{k} one two three four\n" for k in range(9)),
-        "".join(f"259,1 1 1 0.{k}00000000 372 Q R 8 + 8\n" for k in range(9)),  # no completion
-    ],
-)
-def test_columns_that_lack_what_is_needed(text: str, tmp_path: Path) -> None:
-    assert refused(text, tmp_path)
+def test_events_without_a_completion_are_refused(tmp_path: Path) -> None:
+    assert refused("".join(fields("Q", k / 10) for k in range(9)), tmp_path)
 
 
 def test_operations_by_their_letters(tmp_path: Path) -> None:

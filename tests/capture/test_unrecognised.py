@@ -32,6 +32,11 @@ def test_the_list_of_formats_has_every_reader() -> None:
 
 
 SAMPLES = {
+    "blkparse_fmt_commaspace.txt.gz": "blkparse -f",
+    "blkparse_fmt_csv.txt.gz": "blkparse -f",
+    "blkparse_fmt_fields.txt.gz": "blkparse -f",
+    "elbencho.txt": "elbencho's table",
+    "summary.html": "vdbench's summary.html",
     "hist_clat_hist.1.log": "fio's histogram log (write_hist_log)",
     "rr_gz_clat.1.log.fz": "fio's compressed log (log_store_compressed)",
     "batch.csv": "esxtop -b",
@@ -46,6 +51,7 @@ SAMPLES = {
 }
 TEXTS = {
     "nvme events of ftrace alone": " fio-543 [000] 163.339048: nvme_setup_cmd: nvme3: qid=1\n",
+    "iostat whose header a mail program broke": "Device r/s w/s rkB/s\n%rrqm r_await %util\n",
     "arrivals of MQSim": "".join(f"{1000 * i} 0 {8 * i} 16 {i % 2}\n" for i in range(20)),
 }
 

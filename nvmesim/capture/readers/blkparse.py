@@ -1,22 +1,16 @@
 """Readers of block events: blkparse, perf script, ftrace and CSV of bpftrace.
 
-Fields printed by blkparse's ``-f`` have no header: which column is what is found from the values.
-Needed are a time, an action, a sector and a count of sectors or bytes; RWBS and the device if they
-are there. The tracepoints block_rq_issue and block_rq_complete carry device, RWBS, sector, sectors.
+The latency is D to C, as btt's D2C (on md and dm devices Q to the last C). Times count from the
+start of the trace, sectors are 512 B always.
 Source: blkparse(1), blktrace 1.2.0 blkparse_fmt.c; linux/include/trace/events/block.h (6.1, and
-6.18 with an ioprio field); linux/include/uapi/linux/blktrace_api.h, struct blk_io_trace version 7
-(kernel 2.6.23 on). The latency is D to C, as btt's D2C (on md and dm devices Q to the last
-C). Times count from the start of the trace, sectors are 512 B always.
+6.18 with an ioprio field).
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final, NamedTuple
 
@@ -47,111 +41,23 @@ SMALL: Final = 1 << 20
 N_THREADS: Final = 2
 
 _EVENT = re.compile(
-    rb"^[ \t]*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]{1,2}\s+\S+(\s+\d+ \+ \d+|\s|$)", re.M
-)
-_PLAIN = re.compile(
-    rb"^[ \t]*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[QDC]\s+\S+\s+\d+ \+ \d+ [(\[]", re.M
+    rb"^[ \t]*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]{1,2}\s+\S+(?:\s+\d+ \+ \d+|\s+\[)", re.M
 )
 _SUMMARY = re.compile(
     rb"\s*$|CPU ?\d+ \(|Total \(|Throughput \(|Events \(|Input file |"
     rb"\s+(Reads? |Writes? |IO unplugs|Read depth|PC |(Allocation|Dispatch|Completion) wait)"
 )
 _SKIPS = re.compile(rb"\ASkips: [\d,.']+ forward \(([\d,.']{1,30})")
-HEAD_LINES: Final = 200
-AGREE: Final = 0.95
-"""Share of the head's lines that must fit a column's role; the rest may be damaged."""
-
-_TIME_CELL = re.compile(rb"\d+\.\d{6,9}$")
-_ACTION_CELL = re.compile(rb"[A-Zm]{1,2}$")
-_RWBS_CELL = re.compile(rb"[FRWDNASMPVE]{1,8}$")
-_INTEGER = re.compile(rb"\d+$")
-_DEVICE = re.compile(rb"\s*\d+,\d+\s")
 
 EVENTS_LOST: Final = "events-lost"
 FLUSH_STEPS: Final = "flush-steps"
 """Codes of warnings."""
 STEPS: Final = "flush steps and commands without sectors (not in the table)"
-Column = tuple[bytes, ...]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How lines of events split into columns, and what these are."""
-
-    form: int
-    """`BLANKS`, `COMMAS` or `TRACE` of the kernel."""
-    roles: tuple[int, ...]
-    """int[N_ROLES], column of each role, -1 for what it lacks."""
-    in_bytes: bool = False
-    """True if the length column counts bytes, not sectors."""
-    has_end: bool = False
-    """True if a whole line ends with ``]``, so that a last line needs no newline."""
-
-
-DEFAULT: Final = Layout(kernel.BLANKS, (4, 6, 7, -1, -1, 0, 9), has_end=True)
-"""``maj,min cpu sequence time pid action RWBS sector + n [process]``."""
-TRACE: Final = Layout(kernel.TRACE, (-1, -1, 2, -1, -1, 0, 4))
-"""``maj,min RWBS [bytes] (cmd) sector + n ... [process]`` behind an event's name."""
-
-
-def find_layout(head: bytes) -> Layout | None:
-    """The layout that the first lines of a file have, or None if they are not blkparse events."""
-    lines = [line.rstrip(b"\r") for line in head.split(b"\n")[:-1] if line.strip()][:HEAD_LINES]
-    if len(lines) < 2:
-        return None
-    with_device = sum(bool(_DEVICE.match(line)) for line in lines) > AGREE * len(lines)
-    commas = sum(line.count(b",") for line in lines) >= 3 * len(lines)
-    cells = (x.split(b",") if commas else x.replace(b",", b" ").split() for x in lines)
-    rows = [[cell.strip() for cell in row] for row in cells]
-    width, count = Counter(len(row) for row in rows).most_common(1)[0]
-    if not 5 <= width <= kernel.MAX_COLUMNS or count < len(lines) / 2:
-        return None
-    columns: list[Column] = list(zip(*[row for row in rows if len(row) == width], strict=True))
-    times, actions, operations, integers = (
-        [i for i, column in enumerate(columns) if _fits(column, pattern)]
-        for pattern in (_TIME_CELL, _ACTION_CELL, _RWBS_CELL, _INTEGER)
-    )
-    actions = [i for i in actions if b"C" in columns[i] and {b"D", b"Q"} & set(columns[i])]
-    numbers = {i: _integers(columns[i]) for i in integers if not (with_device and i < 2)}
-    extent = _sector_and_length(numbers)
-    if not times or not actions or extent is None:
-        return None
-    sector, length, in_bytes = extent
-    op = next((i for i in operations if i != actions[0]), -1)
-    major = 0 if with_device and not commas else -1
-    form = kernel.COMMAS if commas else kernel.BLANKS
-    return Layout(form, (times[0], actions[0], op, sector, length, major, -1), in_bytes)
-
-
-def _fits(column: Column, pattern: re.Pattern[bytes]) -> bool:
-    return sum(bool(pattern.match(value)) for value in column) >= AGREE * len(column)
-
-
-def _integers(column: Column) -> np.ndarray:
-    is_sound = (bool(_INTEGER.match(v)) and len(v) <= 18 for v in column)
-    return np.array([float(v) if ok else -1.0 for v, ok in zip(column, is_sound, strict=True)])
-
-
-def _sector_and_length(integers: dict[int, np.ndarray]) -> tuple[int, int, bool] | None:
-    """Columns of sector and length, and whether the length is in bytes."""
-    for (n, sectors), (b, n_bytes) in itertools.permutations(integers.items(), 2):
-        agree = (n_bytes == 512 * sectors) & (sectors > 0)
-        if agree.sum() >= AGREE * max(int((n_bytes > 0).sum()), 1):
-            rest = [i for i in integers if i not in (n, b) and i < max(n, b)]
-            if rest:
-                return max(rest, key=lambda i: integers[i].max()), n, False
-    sector = max(integers, key=lambda i: integers[i].max(), default=-1)
-    length = next((i for i in integers if i > sector >= 0), None)
-    if length is None:
-        return None
-    sizes = integers[length]
-    return sector, length, bool((sizes % 512 == 0).all() and sizes.max() > 0)
 
 
 def sniff(head: Head) -> bool:
-    """True if *head* holds blkparse events in a form read here."""
-    text = head.text.encode()
-    return bool(_EVENT.search(text)) or find_layout(text) is not None
+    """True if *head* holds events as blkparse prints them by itself."""
+    return bool(_EVENT.search(head.text.encode()))
 
 
 def read(source: Source) -> Capture:
@@ -162,21 +68,13 @@ def read(source: Source) -> Capture:
 def blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """The requests of *source* in batches, in order of completion."""
     pairer = Pairer()
-    head = source.head.text.encode()
-    layout = (None if _PLAIN.search(head) else find_layout(head)) or DEFAULT
-    yield from paired_blocks(_events(source, notes, layout, pairer), notes, pairer)
-
-
-def _events(source: Source, notes: Notes, layout: Layout, pairer: Pairer) -> Iterator[Events]:
-    """Events of blkparse in *layout*, and what is to be said of them."""
     other_lines = OtherLines(_SUMMARY, _SKIPS)
-    yield from text_events(source, notes, layout, other_lines, lambda: pairer.command_devices)
+    events = text_events(
+        source, notes, other_lines, is_trace=False, commands=lambda: pairer.command_devices
+    )
+    yield from paired_blocks(events, notes, pairer)
     text = "events lost by blktrace (Skips): counts and depths are too low"
     notes.say(other_lines.lost, EVENTS_LOST, text)
-    if layout.roles[kernel.OP] < 0:
-        notes.warnings.append("no RWBS column: reads and writes are not told apart; print %d too")
-    if layout.roles[kernel.MAJOR] < 0:
-        notes.warnings.append("no device column: all events are taken as one device's; print %D")
 
 
 class OtherLines:
@@ -197,12 +95,12 @@ class OtherLines:
 
 
 def device_name(device: int) -> str:
-    """``maj,min`` of a device id as blkparse prints it; 0 is a device that was not printed.
+    """``maj,min`` of a device id as blkparse prints it.
 
     >>> device_name((259 << 20) | 1)
     '259,1'
     """
-    return f"{device >> 20},{device & (2**20 - 1)}" if device else "device"
+    return f"{device >> 20},{device & (2**20 - 1)}"
 
 
 def paired_blocks(
@@ -234,7 +132,7 @@ class _Scanned(NamedTuple):
 
 
 def _scan(
-    data: np.ndarray, start: int, stop: int, layout: Layout, commands: np.ndarray
+    data: np.ndarray, start: int, stop: int, is_trace: bool, commands: np.ndarray
 ) -> _Scanned:
     room = (stop - start) // SHORTEST_LINE + 1
     rows = np.empty((room, 4), np.int64)
@@ -242,8 +140,7 @@ def _scan(
     odd = np.empty((2, MAX_ODD_LINES), np.int64)
     counters = np.zeros(kernel.N_COUNTERS, np.int64)
     n, n_odd = kernel.scan_events(
-        data, start, stop, layout.form, np.array(layout.roles, np.int64),
-        512 if layout.in_bytes else 1, commands, np.empty((2, kernel.MAX_COLUMNS), np.int64),
+        data, start, stop, is_trace, commands, np.empty((2, kernel.MAX_COLUMNS), np.int64),
         rows, codes, odd, counters,
     )  # fmt: skip
     lines = [data[a:b].tobytes() for a, b in odd[:, :n_odd].T.tolist()]
@@ -251,10 +148,10 @@ def _scan(
 
 
 def text_events(
-    source: Source, notes: Notes, layout: Layout, is_expected: Callable[[bytes], bool],
+    source: Source, notes: Notes, is_expected: Callable[[bytes], bool], *, is_trace: bool,
     commands: Callable[[], np.ndarray] = lambda: np.empty(0, np.int64),
 ) -> Iterator[Events]:  # fmt: skip
-    """Events of lines in *layout*; a chunk is scanned on two threads while the last is paired.
+    """Events of text lines; a chunk is scanned on two threads while the last one is paired.
 
     Lines that are none and not *is_expected* count as skipped. *commands* are devices whose Q
     events nobody needs.
@@ -274,14 +171,14 @@ def text_events(
 
     with ThreadPoolExecutor(N_THREADS) as pool:
         for whole in chunks(source):
-            # A last line without its end may be cut within a number.
-            stop = whole.size if layout.has_end else whole_lines(whole)
+            # A last line without its end may be cut within a number; one of blkparse ends with "]".
+            stop = whole_lines(whole) if is_trace else whole.size
             notes.skipped += int(stop < whole.size)
             data = whole[:stop]
             middle = whole_lines(data[: stop // 2]) if stop >= SMALL else 0
             known = commands()
             started = [
-                pool.submit(_scan, data, *part, layout, known)
+                pool.submit(_scan, data, *part, is_trace, known)
                 for part in ((0, middle), (middle, stop))
                 if part[1] > 0
             ]
@@ -324,7 +221,7 @@ def _read_tracepoints(source: Source) -> Capture:
 def block_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """Requests of block_rq_* events, in order of completion."""
     other_lines = OtherLines(_QUIET, _LOST)
-    events = text_events(source, notes, TRACE, other_lines)
+    events = text_events(source, notes, other_lines, is_trace=True)
     yield from paired_blocks(from_zero(events), notes)
     notes.say(other_lines.lost, EVENTS_LOST, LOST)
 

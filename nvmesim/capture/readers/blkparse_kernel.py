@@ -1,9 +1,8 @@
 """Compiled scanner of block events as text: bytes in, event columns out, no Python per line.
 
-A `Layout` says where blkparse, an ``-f`` form of it, perf script or ftrace have their columns.
-
-It runs under Numba without the interpreter lock; with the JIT off it is plain (slow) Python, so
-every byte goes through ``int`` first and nothing relies on wrap-around.
+Lines are blkparse's own, or those of perf script and ftrace. It runs under Numba without the
+interpreter lock; with the JIT off it is plain (slow) Python, so every byte goes through ``int``
+first and nothing relies on wrap-around.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.capture.requests import FLUSH, OTHER, READ, UNKNOWN, WRITE
+from nvmesim.capture.requests import FLUSH, OTHER, READ, WRITE
 from nvmesim.capture.requests.kernel_cache import compiled
 
 NEWLINE, RETURN, TAB, SPACE = b"\n\r\t "
@@ -29,13 +28,11 @@ MAX_SECONDS: Final = 3_000_000_000
 # Counters. BOOKKEEPING: D and C lines without a sector range, steps of the flush sequence.
 SKIPPED, BOOKKEEPING, N_COUNTERS = range(3)
 
-# How lines split into columns: at blanks and commas, at commas, or as at blanks behind the name of
-# an event, which has its time before it.
-BLANKS, COMMAS, TRACE = range(3)
-
-# What the columns mean, as positions in a vector of roles; -1 for what a form lacks. The minor
-# number is behind MAJOR. PLUS: of ``sector + length``, at least here; such lines end with ``]``.
-TIME, ACTION, OP, SECTOR, LENGTH, MAJOR, PLUS, N_ROLES = range(8)
+# Columns of blkparse: ``maj,min cpu sequence time pid action RWBS sector + n [process]``; the plus
+# stands there or further right.
+TIME, ACTION, OP, PLUS = 4, 6, 7, 9
+# Behind the name of an event: ``maj,min RWBS [bytes] (cmd) sector + n ... [process]``.
+TRACE_OP, TRACE_PLUS = 2, 4
 MAX_COLUMNS: Final = 32
 
 
@@ -136,21 +133,17 @@ def _among(device: int, known: np.ndarray) -> bool:
 
 
 @compiled
-def _fields(buf: np.ndarray, i: int, stop: int, commas: bool, bounds: np.ndarray, most: int) -> int:
+def _fields(buf: np.ndarray, i: int, stop: int, bounds: np.ndarray, most: int) -> int:
     """Bounds of the columns of one line into bounds[2, MAX_COLUMNS]; how many, at most *most*."""
     column = 0
     while i < stop and column < most:
         i = _blank(buf, i, stop)
         bounds[0, column] = i
-        while i < stop and int(buf[i]) != COMMA and (commas or int(buf[i]) > SPACE):
+        while i < stop and int(buf[i]) != COMMA and int(buf[i]) > SPACE:
             i += 1
-        last = i
-        while last > bounds[0, column] and int(buf[last - 1]) <= SPACE:
-            last -= 1
-        bounds[1, column] = last
+        bounds[1, column] = i
+        column += i > bounds[0, column]
         i += 1
-        if commas or last > bounds[0, column]:
-            column += 1
     return column
 
 
@@ -241,11 +234,9 @@ def _trace_event(buf: np.ndarray, line: int, end: int) -> tuple[int, int, int]:
 
 
 @compiled
-def _device(buf: np.ndarray, bounds: np.ndarray, column: int) -> int:
-    """The device whose major and minor number stand at *column*, 0 if none does; -1: damaged."""
-    if column < 0:
-        return 0
-    major, minor = _whole(buf, bounds, column), _whole(buf, bounds, column + 1)
+def _device(buf: np.ndarray, bounds: np.ndarray) -> int:
+    """The device whose major and minor number are the first columns; -1: damaged."""
+    major, minor = _whole(buf, bounds, 0), _whole(buf, bounds, 1)
     return major * 2**20 + minor if 0 <= major < 4096 and 0 <= minor < 2**20 else -1
 
 
@@ -269,48 +260,59 @@ def _has_no_range(buf: np.ndarray, bounds: np.ndarray, width: int, at: int, stop
 
 
 @compiled
+def _action(buf: np.ndarray, bounds: np.ndarray, width: int) -> int:
+    """The action's letter, 1 for one of two letters; 0 if the line is no event of blkparse.
+
+    CPU and sequence stand before the time, the process behind it.
+    """
+    if width <= ACTION:
+        return 0
+    for column in range(1, ACTION):
+        if column != TIME and _whole(buf, bounds, column) < 0:
+            return 0
+    first, last = bounds[0, ACTION], bounds[1, ACTION]
+    if last > first + 2:
+        return 0
+    return int(buf[first]) if last == first + 1 else 1
+
+
+@compiled
 def scan_events(
-    buf: np.ndarray, start: int, end: int, form: int, roles: np.ndarray, unit: int,
-    commands: np.ndarray, bounds: np.ndarray, events: np.ndarray, codes: np.ndarray,
-    odd: np.ndarray, counters: np.ndarray,
+    buf: np.ndarray, start: int, end: int, is_trace: bool, commands: np.ndarray,
+    bounds: np.ndarray, events: np.ndarray, codes: np.ndarray, odd: np.ndarray,
+    counters: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """Scan whole lines; number of events written and of lines that are no events.
 
-    buf: uint8[n]. roles: int64[N_ROLES], columns. unit: bytes or sectors in one sector of the
-    length column (512 or 1). commands: int64[k], devices whose Q events nobody needs. bounds:
+    buf: uint8[n]. commands: int64[k], devices whose Q events nobody needs. bounds:
     int64[2, MAX_COLUMNS], scratch. events: int64[room, 4], out: time ns, device, sector, sectors.
     codes: uint8[2, room], out: action letter, operation. odd: int64[2, room], out: bounds of lines
     that are no events (kept while there is room). counters: int64[N_COUNTERS], added to.
     """
     row = n_odd = 0
-    known = max(roles[TIME], roles[ACTION], roles[OP])
-    most = MAX_COLUMNS
-    if form != TRACE:
-        most = max(known, roles[SECTOR], roles[LENGTH], roles[MAJOR] + 1, roles[PLUS] + 2) + 1
+    op_at, plus_at, most = OP, PLUS, PLUS + 3
+    if is_trace:
+        op_at, plus_at, most = TRACE_OP, TRACE_PLUS, MAX_COLUMNS
     following = start
     while following < end:
         line = following
         stop = _line_end(buf, line, end)
         following = stop + 1
-        if form == TRACE:
+        if is_trace:
             time, action, at = _trace_event(buf, line, stop)
-            is_event = at >= 0
-            if is_event and action == 0:
+            if at >= 0 and action == 0:
                 continue
-            width = _fields(buf, at, stop, False, bounds, most) if is_event and time >= 0 else 0
+            is_event = at >= 0
+            width = _fields(buf, at, stop, bounds, most) if is_event and time >= 0 else 0
         else:
-            width = _fields(buf, line, stop, form == COMMAS, bounds, most)
-            time, action, is_event = -1, 0, False
-            if width > max(roles[TIME], roles[ACTION]):
-                time, behind = _time(buf, bounds[0, roles[TIME]], bounds[1, roles[TIME]])
-                is_event = time >= 0 and behind == bounds[1, roles[TIME]]
-                first, last = bounds[0, roles[ACTION]], bounds[1, roles[ACTION]]
-                is_event = is_event and first < last <= first + 2
-                action = int(buf[first]) if last == first + 1 else 1
-                if roles[PLUS] >= 0:  # the default form: CPU and sequence before the time, then PID
-                    for column in range(roles[MAJOR], roles[ACTION]):
-                        is_number = column == roles[TIME] or _whole(buf, bounds, column) >= 0
-                        is_event = is_event and is_number
+            width = _fields(buf, line, stop, bounds, most)
+            action = _action(buf, bounds, width)
+            time = -1
+            if action > 0:
+                time, behind = _time(buf, bounds[0, TIME], bounds[1, TIME])
+                if behind != bounds[1, TIME]:
+                    time = -1
+            is_event = time >= 0
         if not is_event:
             if n_odd < odd.shape[1]:
                 odd[0, n_odd] = line
@@ -319,36 +321,29 @@ def scan_events(
             else:
                 counters[SKIPPED] += 1
             continue
-        if width <= known:
+        if width <= op_at:
             counters[SKIPPED] += 1
             continue
         if not _paired(action):
             continue
         sector = length = -1
-        if roles[PLUS] >= 0:
-            plus = _plus(buf, bounds, width, roles[PLUS])
-            if plus > 0 and _closed(buf, line, stop):
-                sector = _whole(buf, bounds, plus - 1)
-                length = _whole(buf, bounds, plus + 1)
-            elif plus < 0 and _has_no_range(buf, bounds, width, roles[PLUS] - 1, stop):
-                sector = length = 0
-        elif width > max(roles[SECTOR], roles[LENGTH]):
-            sector = _whole(buf, bounds, roles[SECTOR])
-            length = _whole(buf, bounds, roles[LENGTH])
-        device = _device(buf, bounds, roles[MAJOR])
-        n = length // unit
-        if sector < 0 or sector > MAX_SECTOR or length < 0 or n > MAX_SECTORS or device < 0:
+        plus = _plus(buf, bounds, width, plus_at)
+        if plus > 0 and _closed(buf, line, stop):
+            sector = _whole(buf, bounds, plus - 1)
+            length = _whole(buf, bounds, plus + 1)
+        elif plus < 0 and _has_no_range(buf, bounds, width, plus_at - 1, stop):
+            sector = length = 0
+        device = _device(buf, bounds)
+        if sector < 0 or sector > MAX_SECTOR or length < 0 or length > MAX_SECTORS or device < 0:
             counters[SKIPPED] += 1
-        elif n == 0:
+        elif length == 0:
             counters[BOOKKEEPING] += action != 81
         elif action != 81 or not _among(device, commands):
             events[row, 0] = time
             events[row, 1] = device
             events[row, 2] = sector
-            events[row, 3] = n
+            events[row, 3] = length
             codes[0, row] = action
-            codes[1, row] = UNKNOWN
-            if roles[OP] >= 0 and bounds[1, roles[OP]] > bounds[0, roles[OP]]:
-                codes[1, row] = _operation(buf, bounds[0, roles[OP]], bounds[1, roles[OP]])
+            codes[1, row] = _operation(buf, bounds[0, op_at], bounds[1, op_at])
             row += 1
     return row, n_odd

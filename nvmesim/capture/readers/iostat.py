@@ -2,10 +2,9 @@
 
 A report that follows iostat's own banner is since boot and is left out when there are others. Rates
 are averaged over the reports, which are equally long; waits are weighted by the requests that
-waited. The device's name stands first, or last with ``--pretty``; lines may be indented or carry
-the name of their host. ``sar`` has reads and writes as one; the mean over its intervals counts,
-or the row of averages where it stands alone. Source: sysstat 9 to 12, iostat.c and sar.c; older
-column names (await, avgqu-sz, rsec/s) are known.
+waited. The device's name stands first, or last with ``--pretty``. ``sar`` has reads and writes as
+one; the mean over its intervals counts, or the row of averages where it stands alone.
+Source: sysstat 9 to 12, iostat.c and sar.c; older column names (await, avgqu-sz, rsec/s) are known.
 """
 
 from __future__ import annotations
@@ -30,13 +29,9 @@ UNITS: Final = {"rkB/s": 1024.0, "rMB/s": 1024.0**2, "rsec/s": 512.0}
 UNIT_KIB: Final = {"B": 1 / 1024, "k": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3}
 LETTERS: Final[dict[Op, str]] = {"read": "r", "write": "w"}
 _HEADER = re.compile(
-    r"^(?![^\n]*(?:\bDEV\b|\"))[^\n]*?(?:\br/s\s[^\n]*\b(?:w/s|rkB/s)\s|\btps\s[^\n]*\bawait\s)[^\n]*%util\b[^\n]*$",
+    r"^(?![^\n]*(?:\bDEV\b|\"))[^\n]*?(?:\br/s[ \t][^\n]*\b(?:w/s|rkB/s)[ \t]|\btps[ \t][^\n]*\bawait[ \t])[^\n]*%util\b[^\n]*$",
     re.M,
 )
-_WRAPPED_HEADER = re.compile(r"^(Device:?[ \t][^\n%]*\br/s[ \t][^\n]*)\n([^\n]*%util[ \t]*)$", re.M)
-"""Two lines that a mail program made of one."""
-_QUOTES = re.compile(r"^(?:> ?)+", re.M)
-_HOSTED = re.compile(r"^([\w.-]{1,64}): +(?:Linux \S+ \(|Device:?\s|avg-cpu:)", re.M)
 _BANNER = re.compile(r"^Linux \S+ \(\S*\)\s")
 _CPUS = re.compile(r"\((\d{1,6}) CPU\)")
 _DATE = re.compile(r"\d{1,4}[/.\-]\d{1,2}[/.\-]\d{1,4}[ T]\d{1,2}:\d\d:\d\d(?: [AP]M)?")
@@ -48,6 +43,8 @@ _DATES: Final = (
     "%I:%M:%S %p", "%H:%M:%S",
 )  # fmt: skip
 _COMMA = re.compile(r"(:\s*)(\d+),(\d+)(?=\s*[,}])")
+_WHOLE_ROW = re.compile(r"\d[.,]\d\d%?$")
+"""The end of a last line that was not cut: sysstat prints two decimals."""
 
 Values = dict[str, float]
 
@@ -65,97 +62,12 @@ class DeviceReport:
 
 @dataclass
 class _Host:
-    """The reports of one host, and where reading them stands."""
+    """The reports of one host, or of one table of several with text between."""
 
     name: str = ""
     cpus: int | None = None
     reports: list[DeviceReport] = field(default_factory=list)
-    begins: bool = False
-    """True if iostat's banner was the last of it."""
-    when: datetime | None = None
-    cpu: Values = field(default_factory=dict)
-    header: list[str] = field(default_factory=list)
-    """Columns of the table that is being read."""
-    decimals: int = 0
-    """Of the last figure of the last device."""
-    wrapped: list[str] = field(default_factory=list)
-    """The start of a row that goes on in the next line."""
-    has_prose: bool = False
-    """True if text that is not iostat's stands behind the last table."""
     skipped: int = 0
-
-    def line(self, text: str) -> None:
-        """Take the next line."""
-        words, plain = text.split(), text.strip()
-        date = _DATE.match(plain) or _TIME_ONLY.match(plain)
-        if self.wrapped and (not words or _is_header(words)):
-            self.skipped += 1
-            self.has_prose, self.wrapped = True, []
-        if not words:
-            self.header = []
-        elif _BANNER.match(plain):
-            cpus = _CPUS.search(text)
-            self.cpus = int(cpus[1]) if cpus else self.cpus
-            self.begins, self.header, self.when = True, [], None
-        elif date:
-            self.when = _date(date[1] if date.re is _TIME_ONLY else date[0])
-        elif _is_header(words):
-            self.reports.append(DeviceReport(self.when, self.cpu, since_boot=self.begins))
-            self.cpu, self.begins, self.header, self.has_prose = {}, False, words, False
-        elif "%user" in words and "%idle" in words:
-            self.header = [word for word in words if word.startswith("%")]
-        elif self.header:
-            self._row(words)
-        else:
-            self.skipped += 1
-            self.has_prose = True
-
-    def _row(self, words: list[str]) -> None:
-        has_name = number(words[0]) is None
-        if self.wrapped and has_name:
-            self.skipped += 1
-            self.wrapped = []
-        words, self.wrapped = [*self.wrapped, *words], []
-        is_part = _is_header(self.header) and len(words) < len(self.header)
-        if is_part and number(words[0]) is None:
-            self.wrapped = words
-        elif len(words) != len(self.header) or not self._take(words):
-            self.skipped += 1
-            self.has_prose = self.has_prose or has_name
-
-    def _take(self, words: list[str]) -> bool:
-        """Take a whole row; False if it is none."""
-        if not _is_header(self.header):
-            values = [number(word) for word in words]
-            if None not in values:
-                names = (name.lstrip("%") for name in self.header)
-                self.cpu.update({k: v or 0.0 for k, v in zip(names, values, strict=True)})
-            return None not in values
-        first = self.header[0]
-        at = len(words) - 1 if first.endswith("/s") or first == "tps" else 0
-        cells = list(zip(self.header, words, strict=True))
-        _, name = cells.pop(at)
-        amounts = {column: _amount(word, column) for column, word in cells}
-        known = {column: value for column, value in amounts.items() if value is not None}
-        if len(known) < len(amounts) or any(value < 0 for value in known.values()):
-            return False
-        is_new = name not in self.reports[-1].devices
-        self.reports[-1].devices[name] = known
-        self.decimals = (_decimals(words) or 0) if is_new else self.decimals
-        return True
-
-    def last_line(self, text: str) -> None:
-        """Take a line without its end: a row counts if it has all columns, its last one whole."""
-        decimals = _decimals(text.split())
-        has_rows = bool(self.reports and self.header and self.reports[-1].devices)
-        if has_rows and decimals is not None and decimals == self.decimals:
-            self.line(text)
-        else:
-            self.skipped += 1
-
-    def has_ended(self) -> bool:
-        """True if a table was read and text that is not iostat's stands behind it."""
-        return bool(self.reports) and (self.has_prose or bool(self.wrapped))
 
     def lasting(self) -> list[DeviceReport]:
         """The reports of a load: without those since boot, if there are others."""
@@ -165,21 +77,16 @@ class _Host:
 
 def sniff(head: Head) -> bool:
     """True if *head* is of iostat -x, text or JSON."""
-    return bool(_HEADER.search(_as_printed(head.text))) or (
+    return bool(_HEADER.search(head.text)) or (
         '"sysstat"' in head.text and '"statistics"' in head.text and '"avg-cpu"' in head.text
     )
-
-
-def _as_printed(text: str) -> str:
-    """Return *text* without a mail program's quote marks and with its header on one line."""
-    return _WRAPPED_HEADER.sub(r"\1 \2", _QUOTES.sub("", text))
 
 
 def read(source: Source) -> Capture:
     """Read iostat -x; CaptureError if there is no whole report."""
     text = source.text(LARGEST)
     is_json = text.lstrip().startswith("{")
-    hosts = _from_json(source, text) if is_json else _from_text(text)
+    hosts = _from_json(source, text) if is_json else _Text().read(text)
     hosts = [host for host in hosts if host.lasting()]
     if not hosts:
         raise source.error("is iostat without one whole table", "run iostat -x -t 1")
@@ -205,37 +112,88 @@ def _of_host(host: _Host, warnings: list[str], prefix: str) -> list[Measurement]
     ]
 
 
-def _from_text(text: str) -> list[_Host]:
-    text = _as_printed(text)
-    names = dict.fromkeys(name for name in _HOSTED.findall(text) if name != "avg-cpu")
-    hosts = {name: _Host(name) for name in names or ("",)}
-    earlier: list[_Host] = []
-    lines = text.split("\n")
-    last = lines.pop()
-    for line in lines:
-        name, _, rest = line.partition(":")
-        if name in names:
-            hosts[name].line(rest)
-        elif "" in hosts:
-            # Text between two tables: they are of two experiments.
-            if _is_header(line.split()) and hosts[""].has_ended():
-                earlier.append(hosts[""])
-                hosts[""] = _Host(cpus=earlier[-1].cpus)
-            hosts[""].line(line)
-    if last:  # blanks alone are a line that is cut, too
-        host = next(reversed(hosts.values()))
-        host.last_line(last.removeprefix(f"{host.name}:") if host.name else last)
-    found = [*earlier, *hosts.values()]
-    for count, host in enumerate(found, start=1):
-        host.skipped += bool(host.wrapped)
-        host.name = f"table {count}" if earlier else host.name
-    return found
+class _Text:
+    """The text of iostat, line by line."""
 
+    def __init__(self) -> None:
+        self._hosts = [_Host("table 1")]
+        self._when: datetime | None = None
+        self._cpu: Values = {}
+        self._columns: list[str] = []
+        """Of the table that is being read."""
+        self._wrapped: list[str] = []
+        """The start of a row that goes on in the next line, as one with a long name does."""
+        self._begins = self._has_prose = False
 
-def _decimals(words: list[str]) -> int | None:
-    """How many decimals the last word has, None if it is not a number."""
-    match = re.search(r"\d[.,](\d+)%?$", words[-1]) if words else None
-    return len(match[1]) if match else None
+    def read(self, text: str) -> list[_Host]:
+        """Return the reports of *text*; tables with text between are of different experiments."""
+        *lines, last = text.split("\n")
+        for line in lines:
+            self._line(line)
+        is_whole = bool(_WHOLE_ROW.search(last)) and len(last.split()) == len(self._columns)
+        if is_whole:
+            self._line(last)
+        self._hosts[-1].skipped += bool(self._wrapped) + bool(last and not is_whole)
+        return self._hosts
+
+    def _line(self, text: str) -> None:
+        host, words, plain = self._hosts[-1], text.split(), text.strip()
+        date = _DATE.match(plain) or _TIME_ONLY.match(plain)
+        if self._wrapped and (not words or _is_header(words)):
+            self._skip()
+        if not words:
+            self._columns = []
+        elif _BANNER.match(plain):
+            cpus = _CPUS.search(text)
+            host.cpus = int(cpus[1]) if cpus else host.cpus
+            self._begins, self._columns, self._when = True, [], None
+        elif date:
+            self._when = _date(date[1] if date.re is _TIME_ONLY else date[0])
+        elif _is_header(words):
+            if host.reports and self._has_prose:
+                host = _Host(f"table {len(self._hosts) + 1}", host.cpus)
+                self._hosts.append(host)
+            host.reports.append(DeviceReport(self._when, self._cpu, since_boot=self._begins))
+            self._cpu, self._begins, self._columns, self._has_prose = {}, False, words, False
+        elif "%user" in words and "%idle" in words:
+            self._columns = [word for word in words if word.startswith("%")]
+        elif self._columns:
+            self._row(words)
+        else:
+            self._skip()
+
+    def _skip(self) -> None:
+        self._hosts[-1].skipped += 1
+        self._has_prose, self._wrapped = True, []
+
+    def _row(self, words: list[str]) -> None:
+        has_name = number(words[0]) is None
+        if self._wrapped and has_name:
+            self._skip()
+        words, self._wrapped = [*self._wrapped, *words], []
+        is_part = _is_header(self._columns) and len(words) < len(self._columns)
+        if is_part and number(words[0]) is None:
+            self._wrapped = words
+        elif len(words) != len(self._columns) or not self._take(words):
+            self._hosts[-1].skipped += 1
+            self._has_prose |= has_name
+
+    def _take(self, words: list[str]) -> bool:
+        """Take a whole row; False if it is none."""
+        cells = list(zip(self._columns, words, strict=True))
+        if not _is_header(self._columns):
+            values = {name.lstrip("%"): number(word) for name, word in cells}
+            if None not in values.values():
+                self._cpu.update({name: value or 0.0 for name, value in values.items()})
+            return None not in values.values()
+        first = self._columns[0]
+        _, name = cells.pop(-1 if first.endswith("/s") or first == "tps" else 0)
+        amounts = {column: _amount(word, column) for column, word in cells}
+        known = {column: value for column, value in amounts.items() if value is not None}
+        if len(known) < len(amounts) or any(value < 0 for value in known.values()):
+            return False
+        self._hosts[-1].reports[-1].devices[name] = known
+        return True
 
 
 def _is_header(words: list[str]) -> bool:
