@@ -26,8 +26,7 @@ CPU_BOUND_PCT: Final = 90.0
 """A job this busy has no time left to submit: the CPU was measured (980 PRO captures: one
 process stops at 383 kIOPS with 97 % busy while two go on to 640)."""
 MIN_SAMPLES: Final = 1000
-FEWEST: Final = 3
-"""Requests that make a rate: the time between two is no more than one sample."""
+FEWEST: Final = 3  # requests that make a rate: the time between two is no more than one sample
 NO_DRIVE: Final = ("null", "cpuio", "exec", "nop")
 """Engines of fio that send nothing to a drive. Source: fio HOWTO, ioengine."""
 NO_CACHE: Final = ("io_uring_cmd", "sg")
@@ -36,12 +35,9 @@ LITTLE: Final = 0.2
 """Rate times latency may be off so far: rates and latencies are of slightly other windows."""
 BANDWIDTH: Final = 0.1
 """Bytes over requests may be off so far from the size: the last request may be a part of one."""
-DRAIN_S: Final = 1.0
-"""Requests that began before the measured time: they end within it."""
-ABOVE_MAX: Final = 0.05
-"""Percentiles are midpoints of bins or rounded, the maximum is exact."""
-THIN: Final = "thin-tail"
-"""Code of the warning that percentiles rest on few samples."""
+DRAIN_S: Final = 1.0  # requests that began before the measured time: they end within it
+ABOVE_MAX: Final = 0.05  # percentiles are midpoints of bins or rounded, the maximum is exact
+THIN: Final = "thin-tail"  # code of the warning that percentiles rest on few samples
 CLAIMS: Final = "points"
 """A table of claimed points, whose author is answerable: it is told, and keeps its rows."""
 

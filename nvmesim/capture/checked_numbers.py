@@ -24,8 +24,7 @@ from nvmesim.capture.capture import (
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 
-MAX_COUNT: Final = 2**63 - 1
-"""Counts and bytes go into int64 arrays."""
+MAX_COUNT: Final = 2**63 - 1  # counts and bytes go into int64 arrays
 MAX_LATENCY_S: Final = 1e6
 """11 days; fio and DiskSpd runs are shorter, so a longer latency is a damaged number."""
 MAX_RATE: Final = 1e13
@@ -130,14 +129,11 @@ def parsed_xml(source: Source, text: str, *, most: int, do: str) -> ET.Element:
 
 # -- printed results -------------------------------------------------------------------------------
 
-LARGEST: Final = 64 << 20
-"""Bytes of a text of results; those of the tools here have some kilobytes."""
+LARGEST: Final = 64 << 20  # bytes of a text of results; those of the tools here have some kilobytes
 MIB: Final = 1 << 20
 S_PER_MS: Final = 1e-3
-LONGEST_MS: Final = 1e8
-"""A day and more is not a latency."""
-MOST: Final = 1e18
-"""Of any number in a text."""
+LONGEST_MS: Final = 1e8  # a day and more is not a latency
+MOST: Final = 1e18  # of any number in a text
 _DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$")
 _SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([KMGT]?)(i?)B?", re.IGNORECASE)
 _COUNT: Final = re.compile(r"([0-9][0-9.]{0,20})([kKmMgG]?)")

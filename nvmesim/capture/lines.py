@@ -22,8 +22,7 @@ LONGEST_LINE: Final = 64 << 20
 
 
 OTHER_COMMANDS: Final = "other-commands"
-STEPS_BACK: Final = "clock-steps-back"
-"""Codes of warnings."""
+STEPS_BACK: Final = "clock-steps-back"  # codes of warnings
 
 
 @dataclass

@@ -39,8 +39,7 @@ UNREAD: Final = "not-read"
 class LazyReader:
     """A reader whose module is imported when it is first used."""
 
-    name: str
-    """Name of the format, as `nvmesim trace` shows it."""
+    name: str  # name of the format, as `nvmesim trace` shows it
     module: str
 
     def _load(self) -> Any:
@@ -142,7 +141,7 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("biosnoop", "public_traces"),
     LazyReader("biolatency", "biolatency"),
     LazyReader("public-trace", "public_traces"),
-    LazyReader("iometer", "iometer"),
+    LazyReader("iometer", "generators"),
     LazyReader("iostat", "iostat"),
     LazyReader("sar", "iostat"),
     LazyReader("vdbench", "generators"),
@@ -153,7 +152,7 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("ioping", "printed"),
     # These import Numba.
     LazyReader("blkparse", "blkparse"),
-    LazyReader("blktrace", "blktrace_binary"),
+    LazyReader("blktrace", "blkparse"),
     LazyReader("tracepoints", "blkparse"),
 )
 

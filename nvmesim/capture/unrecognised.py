@@ -26,25 +26,19 @@ class Mistaken(NamedTuple):
     """A file that is not a capture."""
 
     kind: Kind
-    text: str
-    """Description that follows its name: "is a scenario"."""
-    instead: str
-    """Advice: what to do with it."""
+    text: str  # description that follows its name: "is a scenario"
+    instead: str  # advice: what to do with it
 
 
 class _KnownFile(NamedTuple):
     """How a file is recognised, and what is said of it."""
 
-    pattern: str | bytes
-    """Of its text, or of its bytes."""
-    text: str
-    """``{}`` stands for the pattern's first group."""
+    pattern: str | bytes  # of its text, or of its bytes
+    text: str  # ``{}`` stands for the pattern's first group
     instead: str
     kind: Kind = "other"
-    also: str = ""
-    """A second pattern that must be found; the empty one always is."""
-    most: int = 1 << 30
-    """Characters of the largest head of which this is said."""
+    also: str = ""  # a second pattern that must be found; the empty one always is
+    most: int = 1 << 30  # characters of the largest head of which this is said
 
 
 _MESSAGES: Final = 20_000
@@ -102,6 +96,9 @@ _KNOWN: Final = (
         r"^[ \t]*(?:\d+,\d+[ \t]{1,9}\d+[ \t]{1,9}\d+[ \t]{1,9})?\d+\.\d{9}[ ,]"
         r"[^\n]{0,60}?[ ,][QDC][ ,]|^[ \t]*\d+\.\d{9},[QDC],",
         "run blkparse without -f"),
+    _retired("histograms as JSON (bpftrace -f json, biolatency -j)",
+        r"^\{\"type\": \"l?hist\"|^\{[^\n]{0,200}'interval-start'",
+        "print them as text"),
     _retired("elbencho's table", r"^OPERATION\s+RESULT TYPE\s+FIRST DONE\s+LAST DONE\s*$",
         "run elbencho with --csvfile"),
     _retired("vdbench's summary.html", r"Starting RD=", "give flatfile.html of the same folder"),
@@ -221,8 +218,7 @@ MANY_STRINGS: Final = 5
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _PAGE: Final = re.compile(r"\s*<(?:!doctype|html|pre|body)\b", re.I)
 _TAG: Final = re.compile(r"</?[a-z!][^<>]{0,300}>", re.I)
-MAIL: Final = "mail"
-"""Code of the warning that says what was undone."""
+MAIL: Final = "mail"  # code of the warning that says what was undone
 _HEADERS: Final = re.compile(
     r"\A(?:From [^\n]*\n)?(?=(?:[A-Za-z][\w-]*:[^\n]*\n(?:[ \t][^\n]*\n){0,99}){3,})"
     r"(?=[\s\S]{0,20000}?^(?:Message-ID|MIME-Version|Received|Subject):)",
@@ -232,8 +228,7 @@ _QUOTED_PRINTABLE: Final = re.compile(r"=3D|=\n|=C2=A0|=20\n")
 _QUOTE: Final = re.compile(r"^[ \t]{0,3}(?:>(?!=)[ \t]?)+", re.MULTILINE)
 """``>=64`` begins a wrapped line of fio's depths, and quotes nothing."""
 _BLANK: Final = re.compile(r"[\u00a0\u2007\u202f]")
-_GROUPED: Final = re.compile(r"\d[\u00a0\u2007\u202f]\d{3}(?![\d.])")
-"""A French thousand: 12 345."""
+_GROUPED: Final = re.compile(r"\d[\u00a0\u2007\u202f]\d{3}(?![\d.])")  # a French thousand: 12 345
 _INVISIBLE: Final = re.compile(r"[\u200b\u200c\u200d\u2060\ufeff]")
 _FOOTER: Final = re.compile(
     r"^(?:-- \n(?:[^\n]+(?:\n|\Z)){1,8}|_{20,}\n(?:[^\n]*mailing list[^\n]*(?:\n|\Z))"

@@ -43,8 +43,7 @@ class Sent(NamedTuple):
     write: bool
     n_bytes: int
     memory: int
-    direct: bool
-    """It ends at the drive's port."""
+    direct: bool  # it ends at the drive's port
     access: Access
 
 

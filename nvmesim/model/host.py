@@ -53,14 +53,10 @@ def polling_threads(scenario: ResolvedScenario) -> int:
 class Distance:
     """How far a thread's requests are from it: shares between 0 and 1."""
 
-    drive: float = 0.0
-    """Of its drives, those on another socket."""
-    memory: float = 0.0
-    """Of its queues and buffers, those in another socket's memory."""
-    interrupts: float = 0.0
-    """Of its completions, those that another socket's CPUs take."""
-    shared: bool = False
-    """Threads of several sockets use the target."""
+    drive: float = 0.0  # of its drives, those on another socket
+    memory: float = 0.0  # of its queues and buffers, those in another socket's memory
+    interrupts: float = 0.0  # of its completions, those that another socket's CPUs take
+    shared: bool = False  # threads of several sockets use the target
 
 
 HERE = Distance()
@@ -76,14 +72,10 @@ class Cycles:
     wakeup: float
     interrupt: float
     wakeup_half_ps: int = 0
-    handler: float = 0.0
-    """Of ``complete``, what is inside the interrupt."""
-    handed: float = 0.0
-    """What the kernel's own thread takes to submit, beside ``submit``."""
-    batch: int = 1
-    """Requests of a batch of the thread at most."""
-    per_batch: float = 0.0
-    """What a batch pays once, where the thread works in batches."""
+    handler: float = 0.0  # of ``complete``, what is inside the interrupt
+    handed: float = 0.0  # what the kernel's own thread takes to submit, beside ``submit``
+    batch: int = 1  # requests of a batch of the thread at most
+    per_batch: float = 0.0  # what a batch pays once, where the thread works in batches
 
     @property
     def alone(self) -> float:

@@ -30,8 +30,7 @@ from nvmesim.units import PS_PER_S
 CACHE_BYTES: Final = 16 << 20
 """Of a controller's write-back cache, what the model holds: in steady state a cache of any size is
 either full or not filling, and a small one shows that sooner."""
-DESTAGERS: Final = 16
-"""Writes per member that a controller's cache has outstanding. Assumed."""
+DESTAGERS: Final = 16  # writes per member that a controller's cache has outstanding. Assumed.
 
 
 class VolumeTarget:

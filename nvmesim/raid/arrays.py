@@ -22,14 +22,12 @@ from nvmesim.raid.planner.pieces import RawChild, check_offsets, keep
 
 Int32s = NDArray[np.int32]
 
-TableChild = tuple[tuple[int, ...], bool, int, int]
-"""Member alternatives, is a write, bytes, bios."""
+TableChild = tuple[tuple[int, ...], bool, int, int]  # member alternatives, is a write, bytes, bios
 TablePlan = tuple[tuple[TableChild, ...], ...]
 
 STREAM_RUN: Final = 2048
 """Requests of a stream that stay on one member of a raid1 before the model turns to the next."""
-MAX_ORDER: Final = 1 << 20
-"""Most entries of an order that is lengthened to hold a rare plan."""
+MAX_ORDER: Final = 1 << 20  # most entries of an order that is lengthened to hold a rare plan
 
 
 @dataclass(frozen=True)

@@ -240,8 +240,7 @@ def _exact(geometry: RaidGeometry, pattern: Pattern, offsets: Ints) -> PlanTable
 # raid5.c. Assumed: the size into which the rows of raid5/6 merge; the md ground truth has no
 # resync.
 
-MIRROR_UNIT: Final = 64 * KIB
-"""Source: Linux drivers/md/raid1-10.c, RESYNC_BLOCK_SIZE."""
+MIRROR_UNIT: Final = 64 * KIB  # Source: Linux drivers/md/raid1-10.c, RESYNC_BLOCK_SIZE
 PARITY_UNIT: Final = 128 * KIB
 """Assumed: rows in one command when md resyncs raid5/6, a plug's worth (BLK_PLUG_FLUSH_SIZE)."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from nvmesim.capture import lines
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers import blkparse, blktrace_binary
+from nvmesim.capture.readers import blkparse
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table
 from nvmesim.capture.text import Source
@@ -182,7 +182,7 @@ def test_binary_files_of_several_cpus_are_merged(tmp_path: Path) -> None:
     paths = [written(tmp_path / f"nb2.blktrace.{i}", part) for i, part in enumerate(parts)]
     written(tmp_path / "nb2.blktrace.3", b"")
     written(tmp_path / "nb20.blktrace.0", binary())
-    assert blktrace_binary.parts(paths[0]) == tuple(paths)
+    assert blkparse.binary_parts(paths[0]) == tuple(paths)
     capture = read_capture(paths[0])
     assert table(capture).equals(table(whole))
     assert whole.rows == 120
@@ -199,9 +199,9 @@ def test_binary_damage_is_passed_over(tmp_path: Path) -> None:
 def test_binary_in_small_chunks(monkeypatch) -> None:
     path = DATA / "blktrace" / "nb2.gz"
     whole = table(read_capture(path))
-    monkeypatch.setattr(blktrace_binary, "BINARY_CHUNK", 500)
+    monkeypatch.setattr(blkparse, "BINARY_CHUNK", 500)
     found = pl.concat(
-        request_table.block_frame(b) for b in blktrace_binary.binary_blocks(Source(path), Notes())
+        request_table.block_frame(b) for b in blkparse.binary_blocks(Source(path), Notes())
     )
     assert found.equals(whole)
 

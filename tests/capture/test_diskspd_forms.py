@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from nvmesim.capture.capture import Measurement
-from nvmesim.capture.registry import read_capture
 from nvmesim.warning import has
-from tests.capture.contract import DATA, read_text, refused, sample
+from tests.capture.contract import read_text, refused, sample
 from tests.capture.test_diskspd import TEXT, XML, whole
-from tests.capture.test_fio_mailed import hard, quoted, soft
 
 LINUX = "diskspd-text/linux_mix7030.txt"
 MIX = "performing mix test (read/write ratio: 70/30)"
@@ -123,12 +121,3 @@ def test_a_run_whose_parameters_were_cut_does_not_take_those_of_another(tmp_path
     first, second = read_text(text + cut, tmp_path).measurements
     assert (first.conditions.iodepth, first.conditions.block_size) == (4, 4096)
     assert second.conditions.iodepth == 8
-
-
-@pytest.mark.parametrize("wrap", [hard, soft])
-@pytest.mark.parametrize("width", [68, 72, 76, 80, 90])
-def test_tables_that_were_wrapped_are_whole_again(wrap, width: int, tmp_path: Path) -> None:
-    """Rows are joined until they have the cells that the header says, numbers that were cut too."""
-    for path in (DATA / "diskspd-text").glob("*.txt"):
-        mailed = read_text(quoted("> ")(wrap(width)(path.read_text())), tmp_path, path.name)
-        assert mailed.measurements == read_capture(path).measurements

@@ -51,6 +51,9 @@ SAMPLES = {
 }
 TEXTS = {
     "nvme events of ftrace alone": " fio-543 [000] 163.339048: nvme_setup_cmd: nvme3: qid=1\n",
+    "histograms as JSON (bpftrace -f json, biolatency -j)": (
+        '{"type": "hist", "data": {"@lat_ns": {"nvme0n1": [{"min": 1, "max": 2, "count": 40}]}}}\n'
+    ),
     "iostat whose header a mail program broke": "Device r/s w/s rkB/s\n%rrqm r_await %util\n",
     "arrivals of MQSim": "".join(f"{1000 * i} 0 {8 * i} 16 {i % 2}\n" for i in range(20)),
 }

@@ -1,4 +1,4 @@
-"""Readers of block events: blkparse, perf script, ftrace and CSV of bpftrace.
+"""Readers of block events: blkparse, blktrace, perf script, ftrace and CSV of bpftrace.
 
 The latency is D to C, as btt's D2C (on md and dm devices Q to the last C). Times count from the
 start of the trace, sectors are 512 B always.
@@ -9,8 +9,9 @@ Source: blkparse(1), blktrace 1.2.0 blkparse_fmt.c; linux/include/trace/events/b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ from nvmesim.capture.readers.table_rows import (
     TableColumn,
     table_batches,
 )
-from nvmesim.capture.requests import UNKNOWN
+from nvmesim.capture.requests import FLUSH, OTHER, READ, UNKNOWN, WRITE
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.text import Head, Source
@@ -50,8 +51,7 @@ _SUMMARY = re.compile(
 _SKIPS = re.compile(rb"\ASkips: [\d,.']+ forward \(([\d,.']{1,30})")
 
 EVENTS_LOST: Final = "events-lost"
-FLUSH_STEPS: Final = "flush-steps"
-"""Codes of warnings."""
+FLUSH_STEPS: Final = "flush-steps"  # codes of warnings
 STEPS: Final = "flush steps and commands without sectors (not in the table)"
 
 
@@ -126,8 +126,7 @@ def from_zero(batches: Iterable[Events]) -> Iterator[Events]:
 
 class _Scanned(NamedTuple):
     events: Events
-    odd: list[bytes]
-    """Lines that are not events: summary or damage."""
+    odd: list[bytes]  # lines that are not events: summary or damage
     counters: np.ndarray
 
 
@@ -267,6 +266,162 @@ def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
     notes.say(other_lines.lost, EVENTS_LOST, LOST)
 
 
+# -- blktrace's own files, one a CPU -----------------------------------------------------------
+#
+# ``<device>.blktrace.<cpu>``, merged by time. Source: linux/include/uapi/linux/blktrace_api.h,
+# struct blk_io_trace version 7 (kernel 2.6.23 on).
+
+MAGIC: Final = {"little": b"tae", "big": b"eat"}
+"""The magic 0x65617400 without its low byte, which is the version."""
+VERSION: Final = 7
+_FIELDS: Final = {
+    "magic": "u4", "sequence": "u4", "time": "u8", "sector": "u8", "bytes": "u4", "action": "u4",
+    "pid": "u4", "device": "u4", "cpu": "u4", "error": "u2", "more": "u2",
+}  # fmt: skip
+"""struct blk_io_trace; so many bytes of something else are behind a record."""
+RECORD: Final = 48
+BINARY_CHUNK: Final = 4 << 20
+
+# enum blktrace_act and blktrace_cat.
+_LETTERS: Final = np.frombuffer(b"\0Q\0\0\0\0RDC", np.uint8)
+"""What blkparse calls the actions that pairing needs: 1 queue, 6 requeue, 7 issue, 8 complete."""
+READ_BIT, WRITE_BIT, FLUSH_BIT = 1, 2, 4
+PASSTHROUGH_BIT, NOTIFY_BIT, DISCARD_BIT = 1 << 9, 1 << 10, 1 << 13
+
+_NAME = re.compile(r"(.+\.blktrace\.)\d+$")
+
+
+def _sniff_binary(head: Head) -> bool:
+    """True if *head* starts with a record, of any version and byte order."""
+    return _order(head) is not None
+
+
+def _order(head: Head) -> str | None:
+    """The byte order of the machine that traced, None if this is not a blktrace file."""
+    start = head.raw[:4]
+    if len(head.raw) < RECORD:
+        return None
+    if start[1:] == MAGIC["little"] and start[0] < 32:
+        return "little"
+    return "big" if start[:3] == MAGIC["big"] and start[3:] < b"\x20" else None
+
+
+def binary_parts(path: Path, asked: Collection[Path] = ()) -> tuple[Path, ...]:
+    """*path* and the files of the device's other CPUs beside it; without them pairs are lost."""
+    match = _NAME.match(path.name)
+    if match is None:
+        return (path,)
+    others = (p for p in path.parent.glob("*.blktrace.*") if p != path and p.is_file())
+    same = [p for p in others if (m := _NAME.match(p.name)) and m[1] == match[1]]
+    return (path, *sorted(p for p in same if p.stat().st_size))
+
+
+def _read_binary(source: Source) -> Capture:
+    """Read a device's blktrace files; CaptureError if they hold no whole request."""
+    start, order = source.head.raw[:4], _order(source.head)
+    if order is None:
+        raise source.error("is not a blktrace file", "give what blktrace wrote, one file a CPU")
+    version = start[0] if order == "little" else start[3]
+    if version != VERSION:
+        raise source.error(
+            f"is blktrace of version {version}, where {VERSION} is known",
+            "print it with that version's blkparse and give the text",
+        )
+    return requests_capture(source, "blktrace", binary_blocks, version="7")
+
+
+def binary_blocks(source: Source, notes: Notes) -> Iterator[Block]:
+    """The requests of all CPUs' files in batches, in order of completion."""
+    found = source.parts if len(source.parts) > 1 else binary_parts(source.path)
+    files = [
+        _binary_events(source if path == source.path else Source(path, (), source.on_read), notes)
+        for path in found
+    ]
+    yield from paired_blocks(from_zero(_merged(files)), notes)
+
+
+def _records(data: bytes, big: bool, notes: Notes) -> tuple[np.ndarray, int]:
+    """The whole records of *data* by their fields, and the number of bytes used up.
+
+    Bytes that start no record are passed over up to the next magic and count as one skip.
+    """
+    magic = MAGIC["big"] + b"\7" if big else b"\7" + MAGIC["little"]
+    at, last, starts = 0, len(data) - RECORD, []
+    while at <= last:
+        if not data.startswith(magic, at):
+            notes.skipped += 1
+            found = data.find(magic, at)
+            at = found if 0 <= found <= last else last + 1
+            continue
+        more = data[at + RECORD - 2 : at + RECORD]
+        following = at + RECORD + int.from_bytes(more, "big" if big else "little")
+        if following > len(data):
+            break
+        starts.append(at)
+        at = following
+    order = ">" if big else "<"
+    kind = np.dtype([(name, order + number) for name, number in _FIELDS.items()])
+    where = np.array(starts, np.int64)[:, None] + np.arange(RECORD)
+    return np.frombuffer(data, np.uint8)[where].view(kind)[:, 0], at
+
+
+def _scan_records(records: np.ndarray, counters: np.ndarray) -> Events:
+    """The events among *records* that pairing needs; counters as in `blkparse_kernel`."""
+    categories = records["action"].astype(np.int64) >> 16
+    kind = np.where(categories & NOTIFY_BIT, 0, records["action"] & 0xFFFF)
+    letter = np.where(kind < _LETTERS.size, _LETTERS[np.minimum(kind, _LETTERS.size - 1)], 0)
+    sectors, sector = records["bytes"] // 512, records["sector"]
+    is_late = records["time"] > kernel.MAX_SECONDS * 10**9
+    is_step = ~is_late & ((sectors == 0) | (sector > kernel.MAX_SECTOR))
+    counters[kernel.SKIPPED] += ((letter > 0) & is_late).sum()
+    counters[kernel.BOOKKEEPING] += ((letter > 0) & is_step & (letter != ord("Q"))).sum()
+    good = (letter > 0) & ~is_late & ~is_step
+    columns = (records["time"], records["device"], sector, sectors)
+    bits = ((DISCARD_BIT | PASSTHROUGH_BIT, OTHER), (WRITE_BIT, WRITE), (READ_BIT, READ),
+            (FLUSH_BIT, FLUSH))  # fmt: skip
+    op = np.select([categories & bit > 0 for bit, _ in bits], [code for _, code in bits], OTHER)
+    rows = np.stack([column[good].astype(np.int64) for column in columns], axis=1)
+    return Events(rows, np.stack([letter[good], op[good]]).astype(np.uint8))
+
+
+def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
+    """Events of one CPU's file, a chunk at a time."""
+    counters = np.zeros(kernel.N_COUNTERS, np.int64)
+    big = _order(source.head) == "big"
+    carried = b""
+    with source.open() as file:
+        while data := file.read(BINARY_CHUNK):
+            data = carried + data
+            records, used = _records(data, big, notes)
+            carried = data[used:]
+            events = _scan_records(records, counters)
+            if len(events):
+                yield events
+    notes.skipped += int(counters[kernel.SKIPPED]) + bool(carried)
+    notes.say(int(counters[kernel.BOOKKEEPING]), FLUSH_STEPS, STEPS)
+
+
+def _merged(files: list[Iterator[Events]]) -> Iterator[Events]:
+    """Events of several files by time, holding one chunk of each."""
+    held: list[Events | None] = [next(file, None) for file in files]
+    while chunks := [chunk for chunk in held if chunk is not None]:
+        # Nothing earlier than this can still come from a file that goes on.
+        limit = min(int(chunk.rows[:, 0].max()) for chunk in chunks)
+        rows, codes = [], []
+        for i, chunk in enumerate(held):
+            if chunk is None:
+                continue
+            take = chunk.rows[:, 0] <= limit
+            rows.append(chunk.rows[take])
+            codes.append(chunk.codes[:, take])
+            rest = Events(chunk.rows[~take], chunk.codes[:, ~take])
+            held[i] = next(files[i], None) if take.all() else rest
+        merged = np.concatenate(rows)
+        order = np.argsort(merged[:, 0], kind="stable")
+        yield Events(merged[order], np.concatenate(codes, axis=1)[:, order])
+
+
 REPORTS: Final = {
     "tracepoints": SimpleNamespace(sniff=_sniff_tracepoints, read=_read_tracepoints),
+    "blktrace": SimpleNamespace(sniff=_sniff_binary, read=_read_binary, parts=binary_parts),
 }

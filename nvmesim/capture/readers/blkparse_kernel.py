@@ -18,8 +18,7 @@ NEWLINE, RETURN, TAB, SPACE = b"\n\r\t "
 PLUS_SIGN, COMMA, DOT, ZERO, COLON, UNDERSCORE = b"+,.0:_"
 OPEN_BRACKET, CLOSE_BRACKET = b"[]"
 MAX_DIGITS: Final = 19
-LARGEST: Final = 2**63 - 1
-"""Larger numbers are damage, not data."""
+LARGEST: Final = 2**63 - 1  # larger numbers are damage, not data
 MAX_SECTOR: Final = 2**53
 MAX_SECTORS: Final = 2**31
 MAX_SECONDS: Final = 3_000_000_000

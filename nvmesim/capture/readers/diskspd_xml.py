@@ -60,14 +60,12 @@ class DiskspdTarget:
 
     path: str
     block_size: int | None = None
-    outstanding: int | None = None
-    """Per thread."""
+    outstanding: int | None = None  # per thread
     threads: int | None = None
     write_pct: float | None = None
     random: bool | None = None
     direct: bool | None = None
-    rate_iops: float | None = None
-    """Limit per thread."""
+    rate_iops: float | None = None  # limit per thread
 
 
 @dataclass
@@ -76,8 +74,7 @@ class DiskspdCounts:
 
     count: int = 0
     bytes: int = 0
-    latency_ms: float = 0.0
-    """Sum over the requests."""
+    latency_ms: float = 0.0  # sum over the requests
     squares: float = 0.0
     timed: int = 0
 
@@ -100,8 +97,7 @@ class DiskspdCounts:
 Counts = dict[Op, DiskspdCounts]
 Percentiles = dict[Op, dict[float, float]]
 """Percent -> ms of each direction; 0 is the minimum, 100 the maximum."""
-Moments = tuple[float | None, float | None]
-"""Mean and standard deviation, ms."""
+Moments = tuple[float | None, float | None]  # mean and standard deviation, ms
 
 
 @dataclass
@@ -110,20 +106,15 @@ class TimeSpan:
 
     label: str
     targets: list[DiskspdTarget] = field(default_factory=list)
-    counts: dict[str, Counts] = field(default_factory=dict)
-    """By target path."""
-    total: Counts | None = None
-    """Totals as printed; None: the sum over the targets."""
-    means: dict[Op, Moments] = field(default_factory=dict)
-    """Of the total, as printed."""
+    counts: dict[str, Counts] = field(default_factory=dict)  # by target path
+    total: Counts | None = None  # totals as printed; None: the sum over the targets
+    means: dict[Op, Moments] = field(default_factory=dict)  # of the total, as printed
     percentiles: Percentiles = field(default_factory=dict)
     target_percentiles: dict[str, Percentiles] = field(default_factory=dict)
     seconds: float | None = None
     threads: int | None = None
-    shared_threads: bool = False
-    """-F: each thread has all targets."""
-    thread_outstanding: int | None = None
-    """-O: outstanding per thread over all targets."""
+    shared_threads: bool = False  # -F: each thread has all targets
+    thread_outstanding: int | None = None  # -O: outstanding per thread over all targets
     warmup_s: float | None = None
     cpus: int | None = None
     cpu_average: tuple[float | None, float | None, float | None] | None = None
@@ -297,8 +288,7 @@ def numbered(found: Sequence[Measurement]) -> list[Measurement]:
 FORMAT: Final = "diskspd-xml"
 LARGEST: Final = 64 << 20
 """Bytes; a result of 1,000 threads with a second-by-second series is about 20 MB."""
-MAX_DEPTH: Final = 32
-"""DiskSpd nests 7 elements."""
+MAX_DEPTH: Final = 32  # DiskSpd nests 7 elements
 
 _RESULTS = re.compile(r"<Results>.*?</Results>", re.S)
 _SNIFF = re.compile(r"<Results>\s*<(?:System|Profile|TimeSpan)\b")

@@ -29,7 +29,8 @@ UNITS: Final = {"rkB/s": 1024.0, "rMB/s": 1024.0**2, "rsec/s": 512.0}
 UNIT_KIB: Final = {"B": 1 / 1024, "k": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3}
 LETTERS: Final[dict[Op, str]] = {"read": "r", "write": "w"}
 _HEADER = re.compile(
-    r"^(?![^\n]*(?:\bDEV\b|\"))[^\n]*?(?:\br/s[ \t][^\n]*\b(?:w/s|rkB/s)[ \t]|\btps[ \t][^\n]*\bawait[ \t])[^\n]*%util\b[^\n]*$",
+    r"^(?![^\n]*(?:\bDEV\b|\"))[^\n]*?(?:\br/s[ \t][^\n]*\b(?:w/s|rkB/s)[ \t]|"
+    r"\btps[ \t][^\n]*\bawait[ \t])[^\n]*%util\b[^\n]*$",
     re.M,
 )
 _BANNER = re.compile(r"^Linux \S+ \(\S*\)\s")
@@ -56,8 +57,7 @@ class DeviceReport:
     when: datetime | None = None
     cpu: Values = field(default_factory=dict)
     devices: dict[str, Values] = field(default_factory=dict)
-    since_boot: bool = False
-    """True if it is the first after iostat began."""
+    since_boot: bool = False  # True if it is the first after iostat began
 
 
 @dataclass

@@ -38,8 +38,7 @@ MAX_JOBS: Final = 1 << 20
 SECTOR: Final = 512
 IMPOSSIBLE: Final = 1.15
 """More requests in flight than there were, by Little's law, that rounding does not explain."""
-FACTOR: Final = (300.0, 3000.0)
-"""About a thousand: a latency in another unit than its column's."""
+FACTOR: Final = (300.0, 3000.0)  # about a thousand: a latency in another unit than its column's
 SAME: Final = 0.03
 """Relative difference of a rate and a bandwidth that rounding explains; MB and MiB differ by 5 %.
 """
@@ -190,8 +189,7 @@ class _Row:
     line: int
     values: Mapping[str, Any]
     """Column -> what its cell says, of known columns and cells that are not blank."""
-    unknown: tuple[str, ...]
-    """Columns that are not known."""
+    unknown: tuple[str, ...]  # columns that are not known
 
     def error(self, found: str, do: str) -> CaptureError:
         return self.source.error(f"line {self.line}: {found}", do)

@@ -49,10 +49,8 @@ SECTOR: Final = 512
 MAX_SECTOR: Final = 2**53
 MAX_SECTORS: Final = 2**32
 HEAD_LINES: Final = 50
-FILETIME_1970: Final = 116_444_736_000_000_000
-"""Windows counts units of 100 ns from 1601."""
-_JOINT = re.compile(r'"?[ \t]*,[ \t]*"?')
-"""Between the two names of `TWO_NAMES`."""
+FILETIME_1970: Final = 116_444_736_000_000_000  # Windows counts units of 100 ns from 1601
+_JOINT = re.compile(r'"?[ \t]*,[ \t]*"?')  # between the two names of `TWO_NAMES`
 
 
 @dataclass(frozen=True)
@@ -60,31 +58,22 @@ class TraceLayout:
     """One trace format: how to know it, its columns, and what they mean."""
 
     name: str
-    header: str
-    """First column's name where a header line may stand."""
+    header: str  # first column's name where a header line may stand
     sniff: str
     columns: Mapping[str, int]
     """Kinds of the columns in their order; ``time`` is that of the issue, ``response`` a latency.
 
     An optional response is blank in rows that are right and have no answer.
     """
-    unit_ns: int = 1
-    """Of times."""
-    per_ns: int = 1
-    """Units of times in a ns."""
-    epoch: int = 0
-    """Time of 1970."""
-    sectors: tuple[str, ...] = ()
-    """Columns that count sectors."""
-    device: str = ""
-    """Text before the device's name."""
+    unit_ns: int = 1  # of times
+    per_ns: int = 1  # units of times in a ns
+    epoch: int = 0  # time of 1970
+    sectors: tuple[str, ...] = ()  # columns that count sectors
+    device: str = ""  # text before the device's name
     read: int = ord("R")
-    write: int = ord("W")
-    """Words for read and write."""
-    most: int = 0
-    """Columns of a row at most, if there may be others behind."""
-    caveat: str = ""
-    """Assumptions about the columns, said as a warning."""
+    write: int = ord("W")  # words for read and write
+    most: int = 0  # columns of a row at most, if there may be others behind
+    caveat: str = ""  # assumptions about the columns, said as a warning
 
     @property
     def shape(self) -> Shape:

@@ -23,25 +23,18 @@ from nvmesim.capture.text import Source
 
 # What a wanted column holds.
 INTEGER: Final = 0
-SECONDS: Final = 1
-"""A decimal as 10**-9 of its unit, rounded."""
-LETTER: Final = 2
-"""The first letter of a word, as upper case; the word has letters only."""
-NAME: Final = 3
-"""Any text, as its number among the names seen so far."""
-TWO_NAMES: Final = 4
-"""This column and the one behind it as one name, with a comma in between."""
-OPERATION: Final = 5
-"""An RWBS field: 0 reads, 1 writes, other numbers as in `capture.requests`."""
-OPTIONAL: Final = 8
-"""Added to a kind: a blank column is `UNKNOWN_TIME`."""
+SECONDS: Final = 1  # a decimal as 10**-9 of its unit, rounded
+LETTER: Final = 2  # the first letter of a word, as upper case; the word has letters only
+NAME: Final = 3  # any text, as its number among the names seen so far
+TWO_NAMES: Final = 4  # this column and the one behind it as one name, with a comma in between
+OPERATION: Final = 5  # an RWBS field: 0 reads, 1 writes, other numbers as in `capture.requests`
+OPTIONAL: Final = 8  # added to a kind: a blank column is `UNKNOWN_TIME`
 
 COMMA, SPACE = b", "
 MAX_NAMES: Final = 1 << 14
 LONGEST_NAME: Final = 200
 NO_ROOM: Final = -2
-MOST_SECONDS: Final = 4 * 10**18
-"""ns; more is no time since 1970."""
+MOST_SECONDS: Final = 4 * 10**18  # ns; more is no time since 1970
 MAX_ODD: Final = 10_000
 _DECIMAL: Final = pl.Decimal(38, 9)
 _BLANKS: Final = bytes.maketrans(b"\t\x0b\x0c\r", b"    ")
@@ -64,12 +57,10 @@ class Shape:
     """How lines split into columns, and which are wanted, by name."""
 
     columns: dict[str, TableColumn]
-    least: int
-    """Columns of a row at least."""
+    least: int  # columns of a row at least
     most: int = 1000
     commas: bool = True
-    point: str = "."
-    """A decimal point beside the dot."""
+    point: str = "."  # a decimal point beside the dot
 
 
 @dataclass
@@ -93,10 +84,8 @@ class ColumnNames:
 class RowBatch(NamedTuple):
     """Rows of one chunk."""
 
-    columns: Columns
-    """int64[n] by name."""
-    odd: list[bytes]
-    """Lines that are no rows; beyond 10,000 a chunk they are counted only."""
+    columns: Columns  # int64[n] by name
+    odd: list[bytes]  # lines that are no rows; beyond 10,000 a chunk they are counted only
     more_odd: int
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-READ, WRITE, FLUSH, OTHER, UNKNOWN = range(5)
-"""Operations."""
+READ, WRITE, FLUSH, OTHER, UNKNOWN = range(5)  # operations
 UNKNOWN_TIME: Final = -(2**62)
 """Stands for a time (or offset) that a format does not have; null in the table."""
 LONGEST_NS: Final = 3_600 * 10**9

@@ -27,10 +27,8 @@ STALE_NS: Final = 120 * NS_PER_S
 """Linux gives an NVMe command up after 30 s and resets after twice that; longer ago is lost."""
 MAX_POOL: Final = 1 << 18
 MAX_DEVICES: Final = 1024
-MAX_SHIFT_NS: Final = 4 * 10**18
-"""Above, shifted times could leave int64."""
-MAX_STEPS: Final = 100
-"""Per batch; a file with more is in no order at all and is sorted as a whole."""
+MAX_SHIFT_NS: Final = 4 * 10**18  # above, shifted times could leave int64
+MAX_STEPS: Final = 100  # per batch; a file with more is in no order at all and is sorted as a whole
 
 
 @dataclass(frozen=True)

@@ -234,8 +234,7 @@ def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
 BITS: Final = 7
 """2**7 bins an octave: a bin's middle is within 1/2**8 = 0.4 % of every sample in it."""
 PER_OCTAVE: Final = 1 << BITS
-MAX_LATENCY: Final = 1 << 50
-"""ns, 13 days: longer ones share the last bin."""
+MAX_LATENCY: Final = 1 << 50  # ns, 13 days: longer ones share the last bin
 N_BINS: Final = (50 - BITS + 1) * PER_OCTAVE
 
 N_SIZES: Final = 64

@@ -43,15 +43,13 @@ ALWAYS_ALONE: Final = 0.99
 POLLED_ENGINES: Final = ("spdk", "xnvme", "nvme_")
 """They spin for completions whatever else is asked. Source: SPDK's and xNVMe's fio plugins."""
 FEW_SWITCHES: Final = 0.1
-CACHED_S: Final = 5e-6
-"""Memory answers in less, no drive does."""
+CACHED_S: Final = 5e-6  # memory answers in less, no drive does
 _PACED: Final = {"thinktime", "rate", "rate_iops", "latency_target", "iodepth_batch"}
 COUNT_TOLERANCE: Final = 0.01
 """fio 2.1 prints whole IOPS only: 133 of 133.9 is the worst of its own sample."""
 MIX_TOLERANCE: Final = 0.1
 """Shares of reads asked and counted may differ by so much: fio draws for each request."""
-TRIMS: Final = "trims"
-"""Code of the warning that trims are left out."""
+TRIMS: Final = "trims"  # code of the warning that trims are left out
 _SHAPERS: Final = {
     # option: what it does to the load; its name is the warning's code
     "thinktime": "thinktime: the jobs paused, fewer requests were outstanding than iodepth says",
@@ -73,15 +71,12 @@ class FioJob:
     runtime_s: float
     host: str = ""
     error: int = 0
-    threads: int | None = None
-    """How many threads the entry stands for, None if it does not say."""
-    depth: int | None = None
-    """fio's latency_depth."""
+    threads: int | None = None  # how many threads the entry stands for, None if it does not say
+    depth: int | None = None  # fio's latency_depth
     user_pct: float | None = None
     system_pct: float | None = None
     notes: tuple[str, ...] = ()
-    switches: int | None = None
-    """Context switches, all threads."""
+    switches: int | None = None  # context switches, all threads
     levels: Mapping[str, float] = field(default_factory=dict)
     """How many were in flight at submission, as fio counts it: "1", "2", "4", ... -> percent."""
     runtimes_s: Mapping[str, float] = field(default_factory=dict)

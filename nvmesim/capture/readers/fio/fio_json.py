@@ -40,8 +40,7 @@ _CUT_OPEN: Final = re.compile(r"^[ \t]*\{(?!\s*\})", re.MULTILINE)
 _STRAY: Final = re.compile(r"^(?:fio: |fio\[|Jobs: |client <|<\w+> )[^\n]*\n?", re.MULTILINE)
 """Lines that other threads of fio print into its JSON (fio issue 1685)."""
 _NOT_A_NUMBER: Final = re.compile(r"(:\s*)(-?)(?:(nan)|inf)\b")
-RAMP_END_MS: Final = 500
-"""fio looks at its clock now and then, so a ramp ends somewhat late."""
+RAMP_END_MS: Final = 500  # fio looks at its clock now and then, so a ramp ends somewhat late
 _RUNNING: Final = 0.5
 """Share of the time between two reports of a run in which its jobs ran at least."""
 _RAW_INDEX_MARK: Final = "FIO_IO_U_PLAT_"
@@ -105,8 +104,7 @@ class _Found:
     objects: list[dict[str, Any]] = field(default_factory=list)
     stderr: str = ""
     stray_lines: int = 0
-    cut: int = 0
-    """Reports that start and do not parse."""
+    cut: int = 0  # reports that start and do not parse
     first_error: json.JSONDecodeError | None = None
     warnings: list[str] = field(default_factory=list)
 

@@ -51,10 +51,8 @@ SNIFFED_ROWS: Final = 20
 SNIFFED_SHARE: Final = 0.25
 FOLDERS_ABOVE: Final = 3
 MAX_JSON_BYTES: Final = 1 << 24
-MAX_CANDIDATES: Final = 64
-"""Files of a folder that are looked into for the run of a log."""
-_SCALE: Final = {"bw": 1024.0, "iops": 1.0}
-"""Averaged bw is in KiB/s."""
+MAX_CANDIDATES: Final = 64  # files of a folder that are looked into for the run of a log
+_SCALE: Final = {"bw": 1024.0, "iops": 1.0}  # averaged bw is in KiB/s
 _NAME: Final = re.compile(
     r"(?P<prefix>.+)_(?P<kind>clat|slat|lat|bw|iops)(?:\.(?P<job>\d{1,6}))?\.log\b.*"
 )
@@ -71,10 +69,8 @@ class LogName:
     """Parts of a log's name, as fio puts them together."""
 
     prefix: str
-    kind: str
-    """clat, lat, slat, bw or iops; empty if the name does not say."""
-    job: int | None
-    """Number of the job, from 1 on; None if all jobs wrote one file."""
+    kind: str  # clat, lat, slat, bw or iops; empty if the name does not say
+    job: int | None  # number of the job, from 1 on; None if all jobs wrote one file
 
 
 @dataclass(frozen=True)
@@ -83,8 +79,7 @@ class FioRun:
 
     version: str
     jobs: list[FioJob]
-    numbers: range
-    """The log numbers of these jobs."""
+    numbers: range  # the log numbers of these jobs
 
     def conditions(self, logs: Collection[int | None]) -> Conditions:
         """Return the load of the jobs that wrote the *logs* of these numbers; None: of all."""

@@ -46,32 +46,26 @@ ROW: Final = re.compile(
     r"\s*\d{1,19}, \d{1,19}, \d{1,19}, \d{1,19}(?:, (?:\d{1,19}|0x[0-9a-f]{1,4})){0,4}\s*"
 )
 SAMPLE_ROWS: Final = 2000
-MAX_TIME_MS: Final = 9 * 10**12
-"""Later than the year 2200 even if times count from 1970."""
+MAX_TIME_MS: Final = 9 * 10**12  # later than the year 2200 even if times count from 1970
 EPOCH_MS: Final = 10**11
 """Times beyond three years are not since the start of the job but since 1970."""
 MAX_BLOCK_BYTES: Final = 2**40
 NS_PER_MS: Final = 10**6
-TEXTS: Final = ("prio", "more")
-"""Columns that are not taken as numbers: a priority may be 0x2004."""
-SINCE_PRIO: Final = (3, 18)
-"""Version since which every log has a priority column."""
+TEXTS: Final = ("prio", "more")  # columns that are not taken as numbers: a priority may be 0x2004
+SINCE_PRIO: Final = (3, 18)  # version since which every log has a priority column
 SINCE_NS: Final = (2, 99)
 US_BELOW: Final = 1000
 """No drive answers in less than 1 us, so a median below this many units is not in ns."""
 IDLE: Final = 0.05
 """Mean number in flight below which a log in ns is rather one in us with a thousand times more."""
-N_BINS: Final = 64 * 45
-"""Bins up to 2**50 ns, 13 days."""
+N_BINS: Final = 64 * 45  # bins up to 2**50 ns, 13 days
 N_WINDOWS: Final = 4096
 """Windows of the series for drift; their width doubles when the log outgrows them."""
 FIRST_WINDOW_NS: Final = 10**8
 STEP_NS: Final = 10**9
 """Rows of threads interleave by less; a longer step back starts another job or run."""
-DRIFTING: Final = "drift"
-"""Code of the warning that a mean changed over the run."""
-DRIFT: Final = 0.2
-"""Change of the mean between the first and last quarter that is worth a warning."""
+DRIFTING: Final = "drift"  # code of the warning that a mean changed over the run
+DRIFT: Final = 0.2  # change of the mean between the first and last quarter that is worth a warning
 MIN_DRIFT_S: Final = 1.0
 
 
@@ -83,8 +77,7 @@ class LogLayout:
     ns_per_unit: int = 1
     is_averaged: bool = False
     t0_ms: int = 0
-    guesses: tuple[str, ...] = ()
-    """Decisions made from values because no version was known."""
+    guesses: tuple[str, ...] = ()  # decisions made from values because no version was known
 
 
 def version_of(text: str | None) -> tuple[int, int] | None:
@@ -165,12 +158,9 @@ def _with_unit(
 class Rows:
     """Good rows of a log, arrays of int64[n]."""
 
-    time_ns: np.ndarray
-    """Since the start."""
-    value: np.ndarray
-    """ns for latencies."""
-    op: np.ndarray
-    """0 reads, 1 writes."""
+    time_ns: np.ndarray  # since the start
+    value: np.ndarray  # ns for latencies
+    op: np.ndarray  # 0 reads, 1 writes
     bytes: np.ndarray
     offset: np.ndarray | None
     issue_ns: np.ndarray | None

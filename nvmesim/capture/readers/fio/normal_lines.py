@@ -70,11 +70,9 @@ _START: Final = re.compile(
 _WHOLE: Final = {
     kind: re.compile(r"[ \t]*" + whole) for kind, (_, whole) in _KINDS.items() if whole
 }
-LONGEST: Final = 4096
-"""Characters of a line that are looked at."""
+LONGEST: Final = 4096  # characters of a line that are looked at
 _MOST_PARTS: Final = 5
-_WRAPPED: Final = 55
-"""Shorter lines were not wrapped by anybody."""
+_WRAPPED: Final = 55  # shorter lines were not wrapped by anybody
 _NUMBER_TAIL: Final = re.compile(r"[\d.]+[kKMG]?\s*")
 _OPTION: Final = re.compile(r"\s*--?[a-z]")
 _REST: Final = re.compile(r"\s*\S+\s*|[^\n]*\s--?(?:[a-z][^\n]*)?")
@@ -105,11 +103,9 @@ class Line:
     """One line of fio's, or of what stands around it."""
 
     number: int
-    kind: str
-    """A key of `_KINDS`; "blank", or "other"."""
+    kind: str  # a key of `_KINDS`; "blank", or "other"
     text: str
-    parts: int = 1
-    """Lines of the file that it was wrapped into."""
+    parts: int = 1  # lines of the file that it was wrapped into
 
 
 def kind_of(text: str) -> str:
@@ -216,8 +212,7 @@ class StatedLoad:
     banner: Mapping[tuple[int, str], Given] = field(default_factory=dict)
     """(group, job) -> what a banner shows: rw, bs, ioengine, iodepth."""
     threads: int | None = None
-    command: Mapping[str, Given] = field(default_factory=dict)
-    """Job -> options of the last command."""
+    command: Mapping[str, Given] = field(default_factory=dict)  # job -> options of the last command
     is_whole: bool = False
     """True if the command has all options: no job file, no variable of a shell."""
     job_file: Mapping[str, Given] = field(default_factory=dict)

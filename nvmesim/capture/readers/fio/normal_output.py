@@ -57,14 +57,12 @@ _SUM_TIME: Final = re.compile(
 _DRIVE: Final = re.compile(r"(\S+): ios=.*?, util=([0-9.]+)%")
 _FAILED: Final = re.compile(r"fio: pid=\d+, err=(\d{1,9})/.*?func=([^\n]{1,120})$")
 """Text that fio prints of a job that fails, which has no report then."""
-NOT_STARTED: Final = "0"
-"""The process of a job that waits for those before it."""
+NOT_STARTED: Final = "0"  # the process of a job that waits for those before it
 SUM_TOLERANCE: Final = 0.03
 """Both sides are printed with three digits at least, and a drive's last requests count in one."""
 SAME_RUN_S: Final = 60
 """Reports of a run are printed one after the other: dates further apart are of other runs."""
-_CONTEXT: Final = 60
-"""Lines before a run that may state its load."""
+_CONTEXT: Final = 60  # lines before a run that may state its load
 _TELLING: Final = re.compile(r"\d|=|depth|block|job|thread", re.IGNORECASE)
 """Prose between two reports with such words may be of another load."""
 INHERITED: Final = "load-inherited"
@@ -163,11 +161,9 @@ class TextRun:
     closed: set[int] = field(default_factory=set)
     """Groups whose status has come since a known job was reported anew."""
     util: dict[str, float] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    """Messages of fio about jobs that failed."""
+    failed: list[str] = field(default_factory=list)  # messages of fio about jobs that failed
     load: StatedLoad = field(default_factory=StatedLoad)
-    inherits: bool = False
-    """True if `load` stands above the run before."""
+    inherits: bool = False  # True if `load` stands above the run before
 
     @property
     def has_only_sums(self) -> bool:

@@ -49,8 +49,7 @@ RATE_TOLERANCE: Final = 0.2
 SIZE_TOLERANCE: Final = 0.08
 """Bandwidth over IOPS may be off so far from the size, as IOPS of three digits are: 14.0k."""
 CUT: Final = "the run was cut off or the text copied in part: repeat it, or copy the whole report"
-TRIMMED: Final = "trimmed-report"
-"""Code of the warning that counts follow from rates."""
+TRIMMED: Final = "trimmed-report"  # code of the warning that counts follow from rates
 NO_TIME: Final = "no-run-time"
 """Code of the warning that a rate has no run time, so nothing can be counted."""
 
@@ -66,8 +65,7 @@ class ReportSection:
     threads: int | None = None
     error: int = 0
     pid: str = ""
-    date: str = ""
-    """As printed, such as ``Tue Aug 18 10:29:42 2020``; empty in fio 1."""
+    date: str = ""  # as printed, such as ``Tue Aug 18 10:29:42 2020``; empty in fio 1
     lines: list[Line] = field(default_factory=list)
 
     @property

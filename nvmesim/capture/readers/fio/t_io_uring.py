@@ -31,12 +31,10 @@ _SUBMITTER: Final = re.compile(r"^[ \t]*submitter=(\d{1,6}),(?:.*?\bfile=([^\s,]
 _SETTING: Final = re.compile(r"\b(polled|fixedbufs|register_files|buffered|QD|Engine)=(\w{1,20})")
 _GOES_ON: Final = re.compile(r"\\\n\s*")
 _SCALE: Final = {"": 1.0, "K": 1e3, "M": 1e6}
-_BW_SCALE: Final = {"M": 2.0**20, "G": 1000 * 2.0**20}
-"""It divides MiB by 1000 and prints GiB."""
+_BW_SCALE: Final = {"M": 2.0**20, "G": 1000 * 2.0**20}  # it divides MiB by 1000 and prints GiB
 _DEFAULTS: Final = {"d": 128, "s": 32, "b": 4096, "p": 1, "n": 1, "O": 1, "R": 1}
 _ENGINES: Final = (("N", "nop"), ("S", "pvsync2"), ("a", "libaio"), ("u", "io_uring_cmd"))
-STEADY: Final = "steady-part"
-"""Code of the warning that says which lines count."""
+STEADY: Final = "steady-part"  # code of the warning that says which lines count
 SIZE_TOLERANCE: Final = 0.03
 
 
