@@ -22,14 +22,11 @@ from typing import Final
 
 import platformdirs
 
-IS_CHECKED: Final = hasattr(os, "geteuid")
-"""False where owners and modes tell nothing (Windows)."""
-DIGEST: Final = 32
-"""Bytes before the content of a file: SHA-256 of the rest."""
+IS_CHECKED: Final = hasattr(os, "geteuid")  # False where owners and modes tell nothing (Windows)
+DIGEST: Final = 32  # bytes before the content of a file: SHA-256 of the rest
 
 _log: Final = logging.getLogger("nvmesim.code_cache")
-_said: Final[set[str]] = set()
-"""Kinds of trouble that have been logged: each once a process."""
+_said: Final[set[str]] = set()  # kinds of trouble that have been logged: each once a process
 
 
 def cache_folder() -> Path:

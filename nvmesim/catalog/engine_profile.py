@@ -128,8 +128,6 @@ class RaidEngineProfile(Frozen):
     """The same by number of members, where it depends on that: {"3" = "64 KiB"}."""
     members: tuple[int, int] | None = None
     """Least and most members of a volume, if fewer than the level itself allows."""
-    boots_from: Literal["any", "one-domain"] = "any"
-    """True if the members of a bootable volume must be in one domain (VMD, 16 lanes)."""
     sources: tuple[str, ...] = ()
     notes: str = ""
 

@@ -105,15 +105,9 @@ class Controller:
     """One run of one engine towards a goal."""
 
     def __init__(
-        self,
-        engine: Engine,
-        reducer: Reducer,
-        goal: RunGoal,
-        load: RunLoad,
-        *,
-        record: Recorder | None = None,
-        progress: Progress | None = None,
-    ) -> None:
+        self, engine: Engine, reducer: Reducer, goal: RunGoal, load: RunLoad, *,
+        record: Recorder | None = None, progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         self._engine, self._goal, self._load = engine, goal, load
         self._record, self._progress = record, progress
         self._kept = Collector(reducer, goal.batch)

@@ -69,13 +69,9 @@ class BackgroundGroup:
 
 
 def rebuild_group(
-    target: VolumeTarget,
-    scenario: ResolvedScenario,
-    commands: Commands,
-    host: Host,
-    counter: int,
+    target: VolumeTarget, scenario: ResolvedScenario, commands: Commands, host: Host, counter: int,
     memory: int,
-) -> tuple[BackgroundGroup, RebuildInfo]:
+) -> tuple[BackgroundGroup, RebuildInfo]:  # fmt: skip
     """The rebuild (or check) of a volume; *counter* is a delay station that counts its units."""
     volume = target.volume
     table = background_table(volume, scenario.drives)

@@ -85,15 +85,9 @@ class Cycles:
 
 
 def request_cycles(
-    stack: StackProfile,
-    group: WorkloadGroup,
-    n_bytes: int,
-    *,
-    distance: Distance = HERE,
-    write: bool = False,
-    further: float = 0.0,
-    splits: float = 0.0,
-) -> Cycles:
+    stack: StackProfile, group: WorkloadGroup, n_bytes: int, *, distance: Distance = HERE,
+    write: bool = False, further: float = 0.0, splits: float = 0.0,
+) -> Cycles:  # fmt: skip
     """Cycles of a request of *n_bytes*, its drive and its memory *distance* away.
 
     *further* are those that other threads of its target and other drives of its thread cost it.
@@ -207,14 +201,9 @@ class Host:
         return round(cycles * self._stretch * 1e3 / self._sockets[socket].ghz)
 
     def add_thread(
-        self,
-        name: str,
-        socket: int,
-        interval_ps: int,
-        first_target: int,
-        batch: int = 1,
+        self, name: str, socket: int, interval_ps: int, first_target: int, batch: int = 1,
         per_batch: float = 0.0,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Start a thread on *socket*; return its number.
 
         It takes *batch* requests at once at most, which pay *per_batch* cycles once.
@@ -239,15 +228,9 @@ class Host:
         }  # fmt: skip
 
     def submit_rows(
-        self,
-        cycles: Cycles,
-        engine: float,
-        per_child: float,
-        socket: int,
-        *,
-        closed: bool = True,
+        self, cycles: Cycles, engine: float, per_child: float, socket: int, *, closed: bool = True,
         locks: Sequence[Row] = (),
-    ) -> list[Row]:
+    ) -> list[Row]:  # fmt: skip
         """Submission: the thread, then its CPU for the stack's and the RAID engine's cycles.
 
         It keeps the thread while it passes *locks*, which spin.

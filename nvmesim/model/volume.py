@@ -40,13 +40,9 @@ class VolumeTarget:
     """True if what is written later goes to a new place, behind what was written before it."""
 
     def __init__(
-        self,
-        b: Builder,
-        scenario: ResolvedScenario,
-        volume: Volume,
-        commands: Commands,
+        self, b: Builder, scenario: ResolvedScenario, volume: Volume, commands: Commands,
         paths: Paths,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._b = b
         self._scenario = scenario
         self._commands = commands

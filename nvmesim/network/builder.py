@@ -123,16 +123,9 @@ class Builder:
         return len(self.stations) - 1
 
     def named(
-        self,
-        name: str,
-        role: StationKind,
-        kind: Kind = Kind.FIFO,
-        servers: int = 1,
-        *,
-        own: StationParameters | None = None,
-        scale: Sequence[int] = (),
-        **about: Any,
-    ) -> int:
+        self, name: str, role: StationKind, kind: Kind = Kind.FIFO, servers: int = 1, *,
+        own: StationParameters | None = None, scale: Sequence[int] = (), **about: Any,
+    ) -> int:  # fmt: skip
         """Station that is one line of the `report`; asked for again, it is the same station."""
         key = (name, role, *about.items())
         if key not in self._named:

@@ -148,12 +148,9 @@ class PlanSet:
 
 
 def collected(
-    plans: Iterable[Sequence[Sequence[RawChild]]],
-    n_members: int,
-    request_bytes: int,
-    *,
+    plans: Iterable[Sequence[Sequence[RawChild]]], n_members: int, request_bytes: int, *,
     is_sequential: bool = False,
-) -> PlanTable:
+) -> PlanTable:  # fmt: skip
     """The table of raw plans that come in this order."""
     distinct = PlanSet()
     order = distinct.add(map(table_plan, plans))
@@ -161,14 +158,9 @@ def collected(
 
 
 def build_table(
-    plans: Sequence[TablePlan],
-    order: NDArray[np.integer],
-    n_members: int,
-    request_bytes: int,
-    *,
-    is_sequential: bool = False,
-    read_policy: str = "md",
-) -> PlanTable:
+    plans: Sequence[TablePlan], order: NDArray[np.integer], n_members: int, request_bytes: int, *,
+    is_sequential: bool = False, read_policy: str = "md",
+) -> PlanTable:  # fmt: skip
     """Flat arrays of *plans*; all must have the same number of phases.
 
     >>> build_table([((((0, 1), False, 4096, 1),),)], np.zeros(1, np.int32), 2, 4096).child_alt

@@ -56,17 +56,10 @@ MANY_CLASSES: Final = 4096
 
 
 def plan_table(
-    geometry: RaidGeometry,
-    op: Op,
-    block_size: int,
-    access: Access = "random",
-    *,
-    align: int | None = None,
-    offset: int = 0,
-    span: int | None = None,
-    depth: int = 1,
+    geometry: RaidGeometry, op: Op, block_size: int, access: Access = "random", *,
+    align: int | None = None, offset: int = 0, span: int | None = None, depth: int = 1,
     first_dirty: float | None = None,
-) -> PlanTable:
+) -> PlanTable:  # fmt: skip
     """Every plan that requests of *block_size* bytes meet, and how often or in which order.
 
     Random requests start at ``offset + k * align`` (*align* is the block size if left out) within

@@ -7,7 +7,7 @@ from pathlib import Path
 from zlib import crc32
 
 from nvmesim.capture.registry import READERS, Reader, guarded_read
-from nvmesim.capture.text import Head, Source
+from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads import diskspd, fio_job
 from tests.capture.contract import check_capture, check_refusal, check_whole
@@ -46,12 +46,6 @@ def read_case(reader: Reader, data: bytes) -> bool:
         check_refusal(error, str(source.path))
         return False
     return True
-
-
-def load_readers() -> None:
-    """Import every reader's module; they come with their first file otherwise."""
-    for reader in READERS:
-        reader.sniff(Head(b"", "", True))
 
 
 def _reader_seeds(name: str) -> list[bytes]:

@@ -71,15 +71,9 @@ class DepthModel:
     """
 
     def __init__(
-        self,
-        geometry: RaidGeometry,
-        block_size: int,
-        depth: int,
-        *,
-        below: bool = False,
-        seed: int = 0,
-        starts: tuple[int, int] | None = None,
-    ) -> None:
+        self, geometry: RaidGeometry, block_size: int, depth: int, *, below: bool = False,
+        seed: int = 0, starts: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
         """*starts*, (align, how many): requests start at random multiples; None: a stream."""
         self._planner = ParityPlanner(geometry)
         self._geometry = geometry

@@ -56,14 +56,9 @@ def parity_planner(geometry: RaidGeometry) -> ParityPlanner:
 
 
 def raw_plan(
-    geometry: RaidGeometry,
-    op: Op,
-    offset: int,
-    length: int,
-    cache: StripeCache | None = None,
-    *,
+    geometry: RaidGeometry, op: Op, offset: int, length: int, cache: StripeCache | None = None, *,
     below: bool = False,
-) -> RawPlan:
+) -> RawPlan:  # fmt: skip
     """Phases of a request without checks or a bitmap; *below* as in `plan_pieces`.
 
     Raises LimitError where `budget.planning` allows no more.
