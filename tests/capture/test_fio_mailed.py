@@ -112,7 +112,6 @@ def changes() -> Iterator[tuple[str, Change]]:
     yield "bare lines", only(r"\s*(read|write): IOPS|\$")
     yield "bare lines, no command", only(r"\s*(read|write): IOPS")
     yield "sums", only(r"\s*(READ|WRITE): bw|\$")
-    yield "sums, no command", only(r"\s*(READ|WRITE): bw")
     rng = random.Random(5)
     for number in range(25):
         names = rng.sample(sorted(LINES), rng.randint(1, 5))
