@@ -6,7 +6,7 @@ Every number is a *quantity*: a text with its unit, and how far to trust it. A p
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -89,6 +89,12 @@ class Collection(Frozen):
         return self
 
 
+STREAM_PS = 8e6
+"""Constant part of a sequential read where nothing tells it. Source: at depth 1 a request of 4 KiB
+takes 13.2 us of a 980 PRO (`calibration/samsung-980pro`) and 15.6 of an Intel data center SSD
+(`calibration/held-out`, S04), 8 to 9 us without the host."""
+
+
 class ReadSide(Frozen):
     """How the drive reads: bank of dies, channel, controller."""
 
@@ -113,9 +119,19 @@ class ReadSide(Frozen):
     the constant part are what it gets. Found: one 980 PRO does 76k sequential reads of 4 KiB a
     second at depth 1, and 15k random ones."""
     stream: Time | None = None
-    """Constant part of a read that was read ahead. None: as of a random read."""
+    """Constant part of a read that was read ahead. None: see `stream_ps`."""
     unmapped: bool = False
     """Nothing was written: the controller answers by itself, and waits for no die."""
+
+    @property
+    def stream_ps(self) -> float:
+        """Constant part of a read that was read ahead, ps; a random read's, or `STREAM_PS` if more.
+
+        It takes no longer than a random read, whose data is not there yet.
+        """
+        if self.stream is not None:
+            return self.stream.value
+        return max(self.base.value, min(STREAM_PS, self.base.value + self.die.value))
 
 
 class WriteSide(Frozen):
@@ -383,6 +399,10 @@ class FileSection(Frozen):
     """As many requests pass at a time: IOThreads of a virtual disk, its channels."""
 
 
+CYCLES: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
+"""Costs of a stack that one factor multiplies: what a thread pays for each request."""
+
+
 class StackProfile(Frozen):
     """Cost of one request in cycles of the host's CPUs, and how threads wait."""
 
@@ -469,6 +489,15 @@ class StackProfile(Frozen):
     """Dotted key of a number that the rows do not tell -> what would tell it."""
     sources: tuple[str, ...] = ()
     notes: str = ""
+
+    def with_cycles(self, factor: float) -> StackProfile:
+        """Return the stack with *factor* times the cycles that a thread pays for each request."""
+        update: dict[str, object] = {"scale": self.scale * factor}
+        for part in CYCLES:
+            q: Quantity = getattr(self, part)
+            ends = {k: v * factor for k in ("low", "high") if (v := getattr(q, k)) is not None}
+            update[part] = q.model_copy(update={"value": q.value * factor, **ends})
+        return self.model_copy(update=update)
 
 
 class PlatformProfile(Frozen):

@@ -155,6 +155,8 @@ class Captured(Frozen):
     stack_cycles: float = Field(default=1.0, gt=0)
     """Cycles of a request in that stack, in units of its profile's: its threads did more, or less,
     than the profile allows."""
+    synchronous: bool = False
+    """True if its threads waited for each request, whatever depth they were asked for."""
     link: str = ""
     tool: str = ""
     datasheet: bool = False

@@ -268,8 +268,8 @@ class DriveModel:
     def _read(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
         is_ahead = self._sequential and p.read.ahead
-        base = p.read.stream if is_ahead and p.read.stream is not None else p.read.base
-        waits = max(0, round(base.value) - self._host.read_ps) + self._drive.delay_ps
+        base = p.read.stream_ps if is_ahead else p.read.base.value
+        waits = max(0, round(base) - self._host.read_ps) + self._drive.delay_ps
         first = [self._command_row(False, waits)]
         if p.read.unmapped or is_ahead:
             return [*first, *self._out(n_bytes)]

@@ -46,6 +46,11 @@ STACK_CYCLES = (
     "those of this load (calibrate --stack makes a stack of your own)"
 )
 
+SYNCHRONOUS = (
+    "the drive was captured by threads that did no more at depth than one by one: they waited for "
+    "each request (a synchronous engine, or a file that grows), and so do those of this load"
+)
+
 
 @dataclass
 class RunAnswer:
@@ -120,6 +125,8 @@ class RunAnswer:
         if scenario.stack.scale != 1.0:
             said = STACK_CYCLES.format(stack=scenario.stack.name, scale=scenario.stack.scale)
             warnings.append(Warning("stack-cycles", said))
+        if any(d.profile.captured and d.profile.captured.synchronous for d in scenario.drives):
+            warnings.append(Warning("synchronous", SYNCHRONOUS))
         simulated = self._simulated()
         certainty = Certainty({name: Parts(simulation=span) for name, span in simulated.items()})
         if self.known is not None:

@@ -22,8 +22,6 @@ from nvmesim.scenario.schema import Scenario
 EngineFactory = Callable[..., Engine]
 """Called with (network, seed=, record=)."""
 
-CYCLES: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
-"""Costs of a stack that one factor multiplies: what a thread pays for each request."""
 LONGEST: Final = 4
 """A short run is so many times longer at most, while its write buffers settle."""
 
@@ -100,7 +98,7 @@ def prepare(
     such as a run can show.
     """
     resolved = resolve(scenario) if isinstance(scenario, Scenario) else scenario
-    resolved = with_captured_stack(resolved)
+    resolved = as_captured(resolved)
     states = slow_states(resolved, level, is_variant=is_variant)
     number = resolved.run.seed if seed is None else seed
     return Prepared(
@@ -109,19 +107,21 @@ def prepare(
     )  # fmt: skip
 
 
-def with_captured_stack(scenario: ResolvedScenario) -> ResolvedScenario:
-    """*scenario* with the cycles of its stack that its drives' captures showed: the cheapest's."""
+def as_captured(scenario: ResolvedScenario) -> ResolvedScenario:
+    """*scenario* with what its drives' captures showed of their host.
+
+    Its stack has the cycles that they showed, the cheapest's, and threads wait for each request
+    where they did.
+    """
     known = [d.profile.captured for d in scenario.drives if d.profile.captured is not None]
     stack = scenario.stack
     factor = min((c.stack_cycles for c in known if c.stack == stack.name), default=1.0)
-    if factor == 1.0 or stack.scale != 1.0:
+    if factor != 1.0 and stack.scale == 1.0:
+        scenario = replace(scenario, stack=stack.with_cycles(factor))
+    if not any(c.synchronous and c.stack == stack.name for c in known):
         return scenario
-    update: dict[str, object] = {"scale": factor}
-    for part in CYCLES:
-        q = getattr(stack, part)
-        ends = {name: v * factor for name in ("low", "high") if (v := getattr(q, name)) is not None}
-        update[part] = q.model_copy(update={"value": q.value * factor, **ends})
-    return replace(scenario, stack=stack.model_copy(update=update))
+    groups = [replace(g, outstanding=1, outstanding_per="thread") for g in scenario.workload]
+    return replace(scenario, workload=tuple(groups))
 
 
 def compiled(ready: Prepared) -> Prepared:

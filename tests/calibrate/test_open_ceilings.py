@@ -1,7 +1,7 @@
 """What a row does not show stays open: behind a full thread, for small reads, and on a disk's arm.
 
-Rows are those of `calibration/held-out` (G02-1, R10-1, R15-1, R07-2, N01, N03, N04, N07; named in
-`cases.toml`).
+Rows are those of `calibration/held-out` (G02-1, R10-1, R15-1, R07-2, N01, N03, N04, N07, N09,
+S07, T05, T08, U08; named in `cases.toml`).
 """
 
 from dataclasses import replace
@@ -12,6 +12,8 @@ from nvmesim.calibrate.bench import measure, parse_host
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.errors import FitError
+from nvmesim.predict.simulate import simulate
+from nvmesim.scenario.load import scenario_from_dict
 
 K, M = 1 << 10, 1 << 20
 
@@ -177,3 +179,68 @@ def test_small_sequential_writes_tell_how_long_random_ones_take():
     rows = [("write", 4 * K, 1, 1, 58_600), ("randwrite", M, 1, 4096, 540)]  # S04
     _, predicted = fitted("linux-libaio,pcie3 x4,2.5 GHz", rows)
     assert predicted("randwrite", 4 * K, 1, 1) == pytest.approx(53_200, rel=0.2)
+
+
+def test_a_ceiling_of_few_threads_may_be_of_the_threads():
+    rows = [("randread", 4 * K, 4, 256, 828e3)]
+    found = {}
+    for host in (
+        "linux-libaio,pcie4 x4",
+        "linux-libaio,pcie4 x4,3 GHz",
+        "linux-libaio,pcie4 x4,5 GHz",
+    ):
+        profile = fitted(host, rows)[0].profile
+        threads = [a for a in profile.alternatives if a.name.startswith("the threads")]
+        found[host] = sum(a.weight for a in threads)
+        for a in threads:
+            assert a.values["captured.stack_cycles"] > 1.2
+    unknown, stated, fast = found.values()
+    assert 0.2 < unknown < 0.6  # a clock that nobody stated
+    assert stated < 0.2
+    assert fast == 0.0
+    many = fitted("linux-libaio,pcie4 x4", [("randread", 4 * K, 32, 32, 828e3)])[0].profile
+    assert not [a for a in many.alternatives if a.name.startswith("the threads")]
+
+
+def test_threads_that_do_no_more_at_depth_wait_for_each_request():
+    host = "linux-libaio,pcie3 x4"  # T08: one drive, and RAID0 of two did 30.4k at 1x64
+    rows = [("randwrite", 4 * K, 1, 1, 26278.0), ("randwrite", 4 * K, 1, 64, 31553.0)]
+    fit, _ = fitted(host, rows)
+    assert fit.profile.captured.synchronous
+    assert "write.program" in fit.profile.untold
+    tables = {
+        "server": {"stack": "linux-libaio", "sockets": [{"cpu": {"cores": 8, "ghz": 3}}]},
+        "drives": [{"profile": fit.profile.model_dump(mode="json"), "count": 2}],
+        "volume": [{"raid": "raid0", "chunk": "64 KiB"}],
+        "workload": [{"block_size": "4 KiB", "read": 0, "threads": 1, "outstanding": 64}],
+    }  # fmt: skip
+    result = simulate(scenario_from_dict(tables), precision=0.02)
+    assert result.total.iops.value == pytest.approx(30389, rel=0.15)
+    assert "synchronous" in [w.code for w in result.warnings]
+    more = [*rows, ("randwrite", 4 * K, 4, 64, 120e3)]  # of other rows nothing is known
+    assert not fitted(host, more)[0].profile.captured.synchronous
+
+
+@pytest.mark.parametrize(("size", "jobs", "depth", "iops"), [(4, 4, 4, 124663), (4096, 4, 4, 605)])
+def test_small_sequential_rows_tell_a_wait_or_commands_and_no_bandwidth(size, jobs, depth, iops):
+    rows = [("read", 4 * K, 1, 4, 35119.0), ("read", 4 * M, 16, 16, 577.0),
+            ("read", 4 * K, 16, 16, 432229.0)]  # fmt: skip
+    fit, predicted = fitted("linux-libaio,pcie3 x4", rows)  # S07
+    assert fit.profile.commands.value == pytest.approx(432229)
+    assert fit.profile.read.stream.value > 80e6
+    assert predicted("read", size * K, jobs, depth) == pytest.approx(iops, rel=0.2)
+
+
+def test_lone_reads_of_a_page_tell_its_channel_and_no_bandwidth():
+    rows = [("randread", 4 * K, 1, 4, 55990.0), ("randread", 16 * K, 1, 4, 37360.0)]
+    fit, predicted = fitted("linux-libaio,pcie3 x4", rows)  # U08
+    assert predicted("randread", 16 * K, 1, 4) == pytest.approx(37360, rel=0.05)
+    assert fit.profile.read_bandwidth.low < 2.6e9 < fit.profile.read_bandwidth.high
+    channels = fit.profile.channels.value * 4096 / fit.profile.read.channel.value * 1e12
+    assert channels > fit.profile.read_bandwidth.value
+
+
+def test_large_writes_alone_tell_bytes_and_no_program():
+    fit, predicted = fitted("linux-libaio,pcie3 x4", [("randwrite", 4 * M, 32, 1, 128.5)])  # T05
+    assert predicted("randwrite", 64 * K, 32, 1) == pytest.approx(64 * 128.5, rel=0.1)
+    assert {"write.base", "write.program"} <= set(fit.profile.untold)

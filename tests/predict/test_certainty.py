@@ -52,6 +52,22 @@ def test_a_prediction_moves_by_what_was_missed_nearby():
     assert found.deviation < 0.05
 
 
+def test_what_was_missed_moves_loads_of_its_own_kind():
+    rows = [residual(0.5, 4, read=1.0, sequential=True), residual(0.1, 4, read=0.0, sync="fsync"),
+            residual(-0.2, 4, read=1.0)]  # fmt: skip
+    profile = with_residuals(*rows)
+    shifts = {
+        (sequential, sync): of_profile(profile, Where(read, 4096, 4, 1, sequential, sync)).shift
+        for read, sequential, sync in ((1.0, True, ""), (0.0, False, "fsync"), (1.0, False, ""))
+    }
+    assert shifts[True, ""] == pytest.approx(-0.5, abs=0.01)
+    assert shifts[False, "fsync"] == pytest.approx(-0.1, abs=0.01)
+    assert shifts[False, ""] == pytest.approx(0.2, abs=0.01)
+    other = of_profile(profile, Where(0.0, 4096, 4, 1, False, "sync"))
+    assert other.shift == 0.0  # of another kind nobody knows the side
+    assert other.deviation > 0.1
+
+
 def test_doubt_grows_with_the_distance_from_what_was_captured():
     profile = with_residuals(*(residual(math.log1p(e), depth) for e, depth in MIXES))
     away = ((0.7, 4096), (0.5, 4096), (0.0, 65536))

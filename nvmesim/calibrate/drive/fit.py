@@ -16,6 +16,7 @@ from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.flushes import fit_flush, is_volatile
+from nvmesim.calibrate.drive.full_threads import with_threads_full
 from nvmesim.calibrate.drive.gate import (
     Rows,
     captured,
@@ -26,7 +27,7 @@ from nvmesim.calibrate.drive.gate import (
     undetermined,
 )
 from nvmesim.calibrate.drive.large_reads import fit_large_reads
-from nvmesim.calibrate.drive.laws import SHALLOW, unloaded_latency_s
+from nvmesim.calibrate.drive.laws import SHALLOW
 from nvmesim.calibrate.drive.read_side import (
     ENOUGH,
     Ceiling,
@@ -37,24 +38,26 @@ from nvmesim.calibrate.drive.read_side import (
     may_be_latency,
 )
 from nvmesim.calibrate.drive.starting_point import (
-    Key,
-    alone_and_beside,
     blank_drive,
-    fit_stream,
+    read_columns,
+    sources,
+    with_payload,
+    with_read_sources,
+    with_streams,
+    with_write_sources,
+    with_written_bytes,
+    write_columns,
+)
+from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
+from nvmesim.calibrate.drive.which_rows import (
+    alone_and_beside,
     host_doubts,
     least_link,
     of_the_drive,
     of_whole_sectors,
-    read_columns,
+    one_by_one,
     reads_of_mixes,
-    sources,
-    streams,
-    with_payload,
-    with_read_sources,
-    with_write_sources,
-    write_columns,
 )
-from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
@@ -62,7 +65,7 @@ from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.over_time.time_series import buffers_of, suggestions, time_series_of
-from nvmesim.calibrate.points import LONE_S, Point, hold_out, points_of
+from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes
 from nvmesim.calibrate.smallest.smaller import smaller
@@ -78,12 +81,13 @@ TOLD_REQUESTS = 8_000
 BEHIND = 4
 """Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
 UNIT: Final = 4096
+STREAMING: Final = 128 << 10
+"""Bytes of the smallest writes from which on rows tell a bandwidth, and nothing of requests."""
 LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
     "dies": ("drain",), "controller": ("controller", "drain"), "path": ("drain",),
     None: ("drain", "controller"),
 }  # fmt: skip
 """Limits of writes, by what limits reads."""
-STREAMED: Final[dict[bool, Key]] = {True: "read_bandwidth", False: "write_bandwidth"}
 
 
 def fit_drive(
@@ -155,11 +159,15 @@ class _Fitting:
         self.limits: FoundLimits | None = None
         self.pauses = NONE
         self.stack_cycles = 1.0
+        self.synchronous = False
         self.free: list[str] = []
         self.joint: dict[str, Floats] = {}
         self.unidentified: dict[str, str] = {}
 
     def fit(self) -> DriveFit:
+        self.points, said = one_by_one(self.points, self.host.link)
+        self.synchronous = bool(said)
+        self.notes += said
         if not self.included:
             self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
             self.notes += said
@@ -191,7 +199,7 @@ class _Fitting:
         if self.limits is not None:
             self.notes += self.limits.notes
             profile = profile.model_copy(update={"limits": self.limits.profile})
-        profile = self._streams(profile, plain)
+        profile = with_streams(profile, self.host, plain, self.tell)
         best, others = chosen(self._explained(profile, reads, writes, mixes))
         least = best
         if not best.profile.sorts:
@@ -200,7 +208,9 @@ class _Fitting:
             best, others = least, []
         if is_streamed:  # their bytes, now that the time beside these is known
             deep = [p for p in plain if p.read_fraction == 0 and p not in streamed]
-            best = replace(best, profile=self._streams(best.profile, deep or streamed))
+            best = replace(
+                best, profile=with_streams(best.profile, self.host, deep or streamed, self.tell)
+            )
         best = replace(best, profile=self._flushes(best.profile, free))
         self.notes += best.notes
         self.free = _free(best) + self.free
@@ -211,6 +221,8 @@ class _Fitting:
         self.notes += caveats(rows, judged, self.included)
         self.notes += undetermined(best.profile, rows, self.unidentified, self.free, others)
         profile = self._recorded(best, others, judged)
+        if not self.included:
+            profile = with_threads_full(profile, self.host, judged)
         return DriveFit(
             profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
             misses=tuple(misses(judged, self.included)),
@@ -225,9 +237,13 @@ class _Fitting:
         update = {
             "joint": joint_of(profile, self.joint),
             "alternatives": tuple(alternative(e, profile, w) for e, w in others),
-            "residuals": tuple(residual(j) for j in judged),
+            # what a drive shares with others, or a full thread did, is no misfit of its own
+            "residuals": tuple(residual(j) for j in judged if j.used or j.point.held_out),
             "captured": captured(
-                [j.point for j in judged if j.used], self.captured_on, self.stack_cycles
+                [j.point for j in judged if j.used],
+                self.captured_on,
+                self.stack_cycles,
+                synchronous=self.synchronous,
             ),
             "untold": dict(self.unidentified),
             "missed": missed(judged, self.included),
@@ -272,6 +288,14 @@ class _Fitting:
         size = min(p.block_size for p in writes)
         alike = [p for p in writes if p.block_size == size]
         profile = begun.profile
+        if size >= STREAMING:
+            made = with_written_bytes(profile, self.host, writes)
+            said = "writes: as many bytes as there are; no row is of small ones"
+            wanted = dict.fromkeys(("write.base", "write.program"), "writes of 4 KiB")
+            return [replace(
+                begun, profile=made, cost=begun.cost + self._cost(made, mixes),
+                notes=(*begun.notes, said), unidentified={**begun.unidentified, **wanted},
+            )]  # fmt: skip
         if size > UNIT:
             write = profile.write.model_copy(update={"unit": Quantity(value=size, basis="assumed")})
             profile = profile.model_copy(update={"write": write})
@@ -335,22 +359,6 @@ class _Fitting:
         if self.limits is not None and self.limits.stops(self.points, size):
             return self._writes_behind(self.limits, begun, profile, writes)
         return None
-
-    def _streams(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
-        """*profile* with the bandwidths that sequential rows tell."""
-        if profile.rounds is not None:
-            return profile
-        for is_read, key in STREAMED.items():
-            rows = streams(points, read=is_read)
-            alone = [p for p in points if p.random and p.read_fraction == float(is_read)]
-            lone = unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
-            small = [p for p in rows if p.block_size <= UNIT]
-            if small and not alone:
-                lone = max(lone, unloaded_latency_s(small, read=is_read)[0])
-            if rows:
-                self.tell(f"sequential {'reads' if is_read else 'writes'}")
-                profile = fit_stream(profile, self.host, rows, key, sources(rows), lone)
-        return profile
 
     def _flushes(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
         """*profile* with the time of a flush, where writes were measured with it and without.

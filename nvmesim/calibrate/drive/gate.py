@@ -113,7 +113,10 @@ def residual(j: Judged) -> Residual:
     )  # fmt: skip
 
 
-def captured(points: Sequence[Point], stack: str | None, stack_cycles: float = 1.0) -> Captured:
+def captured(
+    points: Sequence[Point], stack: str | None, stack_cycles: float = 1.0, *,
+    synchronous: bool = False,
+) -> Captured:  # fmt: skip
     """Conditions that *points* were captured under."""
     name, _, link = (stack or "").partition(", ")
 
@@ -127,6 +130,7 @@ def captured(points: Sequence[Point], stack: str | None, stack_cycles: float = 1
         depths=seen({max(1, round(p.outstanding / p.targets)) for p in points}),
         threads=seen({p.jobs for p in points}), drives=seen({p.targets for p in points}),
         stack=name, link=link.partition(",")[0], stack_cycles=round(stack_cycles, 3),
+        synchronous=synchronous,
     )  # fmt: skip
 
 

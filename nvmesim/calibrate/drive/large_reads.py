@@ -14,7 +14,7 @@ from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR
 from nvmesim.calibrate.drive.laws import ALONE, SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
-from nvmesim.calibrate.drive.starting_point import sources
+from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS, sources
 from nvmesim.calibrate.evidence import intervals
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
@@ -34,6 +34,11 @@ LONE_ERROR: Final = 0.15
 """Standard error of the logarithm of what pages and bytes make of one large read at a time. Source:
 seven drives of `calibration/held-out` move 1.0 to 1.6 times the bytes that their lone reads tell so
 (P02, R22, S02, S10, S11, S12, S15)."""
+ROOMY: Final = 1.5
+"""So much more than commands or bytes need, channels do together: they are no ceiling."""
+CHANNEL_PS: Final = 5e6
+"""Channel time of 4 KiB that a fit begins with. Found: a lone read of 16 KiB takes 12 to 44 us more
+than one of 4 KiB (`calibration/held-out`: R22, S12, S17, U02, U07, U08)."""
 LEAST_SD: Final = 0.02
 """Standard deviation of the logarithm of a bandwidth that sequential rows told, at least: random
 reads of large blocks seldom move just as many bytes. Assumed."""
@@ -49,6 +54,12 @@ def fit_large_reads(
     is given to the engines.
     """
     tell("large reads: bytes")
+    pages = [p for p in points if _tells_channel(profile, p)]
+    if pages:
+        profile = _with_channel(profile, host, pages)
+        points = [p for p in points if p not in pages]
+        if not points:
+            return profile, ["read channel"]
     is_lone = _are_lone(profile, points)
     plain = _with_bandwidth(profile, host, points, is_lone=is_lone)
     counts = (LONE_ENGINES,) if is_lone else ENGINES
@@ -56,6 +67,37 @@ def fit_large_reads(
     if _cost(_residuals(plain, host, points)) <= cost + EARNED:
         return plain, ["read bandwidth"]
     return streamed, ["read engines", "read split"]
+
+
+def _tells_channel(profile: DriveProfile, point: Point) -> bool:
+    """True if *point* reads one page, and far fewer bytes/s than the drive moves."""
+    moved = point.iops * point.block_size / point.targets
+    is_page = point.block_size <= profile.read.unit.value
+    few = point.outstanding <= FEW_REQUESTS * point.targets
+    return is_page and few and moved < FEW_BYTES * profile.read_bandwidth.value
+
+
+def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point]) -> DriveProfile:
+    """*profile* with the channel time that *points* of one page tell, and channels enough."""
+    fewest = profile.channels.value
+    most = max(profile.commands.value, profile.read_bandwidth.value / 4096)
+
+    def made(u: Floats) -> DriveProfile:
+        time = float(np.exp(u[0]))
+        count = min(max(fewest, math.ceil(ROOMY * most * time / 1e12)), profile.dies.value)
+        read = profile.read.model_copy(update={"channel": Quantity(value=time)})
+        channels = Quantity(value=count, basis="assumed")
+        return profile.model_copy(update={"read": read, "channels": channels})
+
+    rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
+    parameter = Parameter("channel", CHANNEL_PS, low=CHANNEL_PS / 10, high=20 * CHANNEL_PS)
+    found = optimum(problem_of(rows, logarithms([parameter]), made, host), effort=0.5)
+    time = float(np.exp(found.values[0]))
+    low, high = intervals(["channel"], np.array([time]), found.jacobian, found.residuals)["channel"]
+    quantity = Quantity(value=time, low=low, high=high, basis="fitted", source=sources(points))
+    fitted = made(found.values)
+    read = fitted.read.model_copy(update={"channel": quantity})
+    return fitted.model_copy(update={"read": read})
 
 
 def _are_lone(profile: DriveProfile, points: Sequence[Point]) -> bool:

@@ -7,7 +7,7 @@ are of sequential rows; rows that no drive's link carries are said.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -15,8 +15,14 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import SHALLOW, in_flight, open_bandwidth, shared_limit
-from nvmesim.calibrate.drive.read_side import ReadFit, blank_reads, with_reads
+from nvmesim.calibrate.drive.laws import (
+    SHALLOW,
+    WAITED,
+    in_flight,
+    open_bandwidth,
+    unloaded_latency_s,
+)
+from nvmesim.calibrate.drive.read_side import Progress, ReadFit, blank_reads, with_reads
 from nvmesim.calibrate.drive.write_side import WriteFit, blank_writes
 from nvmesim.calibrate.evidence import intervals
 from nvmesim.calibrate.infer.optimum import optimum
@@ -24,16 +30,48 @@ from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link, command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
-from nvmesim.errors import FitError
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
 STREAM_ROUNDS: Final = 4
 FLASH_S: Final = 1e-3
 """Latency of a lone read above which the media is not flash: disks take 3 ms and more."""
+SMALL: Final = 4096
+"""Bytes up to which a sequential row's ceiling is of requests/s, and not of bytes/s."""
+FEW_BYTES: Final = 0.3
+"""Share of the bytes/s of the fastest row, or of data sheets, below which a stream is not what
+limits. Assumed."""
+MANY_BYTES: Final = 0.8
+"""Share of a bandwidth from which on it may be what limits. Assumed."""
+FEW_REQUESTS: Final = 16
+"""Requests in flight of a drive up to which such a row tells a time, and not commands/s."""
 LEAST_WAIT_PS: Final = 0.1e6
 """Least time before the data of a sequential request. Assumed."""
 LARGER_PAYLOAD: Final = 512
 """Largest TLP payload that is assumed where a row needs more than the usual one carries."""
+
+
+STREAMED: Final[dict[bool, Key]] = {True: "read_bandwidth", False: "write_bandwidth"}
+
+
+def with_streams(
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
+) -> DriveProfile:
+    """*profile* with the bandwidths that sequential rows tell."""
+    if profile.rounds is not None:
+        return profile
+    for is_read, key in STREAMED.items():
+        rows = streams(points, read=is_read)
+        alone = [p for p in points if p.random and p.read_fraction == float(is_read)]
+        lone = unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
+        small = [p for p in rows if p.block_size <= SMALL]
+        if small and not alone:
+            lone = max(lone, min(p.outstanding / p.iops for p in small))
+        if rows:
+            tell(f"sequential {'reads' if is_read else 'writes'}")
+            if not alone:
+                profile = with_stream_commands(profile, rows, read=is_read)
+            profile = fit_stream(profile, host, rows, key, sources(rows), lone)
+    return profile
 
 
 def streams(points: Sequence[Point], *, read: bool) -> list[Point]:
@@ -51,24 +89,24 @@ def fit_stream(
 ) -> DriveProfile:  # fmt: skip
     """Return *profile* with the bandwidth at *key* that *points* tell.
 
-    A row of a request or two tells how long one takes, and not how many bytes move at most. With
-    such rows what comes before the data is fitted too, up to *lone_s* (the latency of a random
-    request), and bandwidths are as likely as data sheets have them.
+    A row of a request or two tells how long one takes, and not how many bytes move at most, and so
+    does a row that moves few. With such rows what comes before the data is fitted too, up to
+    *lone_s* (the latency of a random request), and bandwidths are as likely as data sheets have
+    them. Small rows that met the ceiling of commands, or of threads, tell neither.
     """
     is_read = key == "read_bandwidth"
     top = max(p.iops * p.block_size / p.targets for p in points)
     width = Parameter("bandwidth", 1.02 * top, low=0.9 * top, high=20 * top)
     parameters = [width]
-    is_deep = max(in_flight(p) / p.targets for p in points) > SHALLOW
-    if (
-        host.link.kind in ("pcie", "sata")
-        and 0 < lone_s < FLASH_S
-        and (min(in_flight(p) / p.targets for p in points) <= SHALLOW)
-    ):
-        usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
-        if host.link.kind == "pcie":
-            usual, sd = open_bandwidth(host.link, top, read=is_read)
-        parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
+    usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
+    if host.link.kind == "pcie":
+        usual, sd = open_bandwidth(host.link, top, read=is_read)
+    points = [p for p in points if not _meets_commands(p, usual)] or points
+    waiting = [p for p in points if _tells_wait(p, max(top, usual))]
+    is_deep = len(waiting) < len(points)
+    if host.link.kind in ("pcie", "sata") and waiting and lone_s < FLASH_S:
+        if not is_deep:
+            parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
         most = lone_s * 1e12
         parameters.append(Parameter("wait", most / 2, low=min(LEAST_WAIT_PS, most / 4), high=most))
 
@@ -91,6 +129,53 @@ def fit_stream(
     quantity = Quantity(value=rate, low=low, high=high, basis=basis, source=source)
     fitted = made(found.values) if is_read else profile
     return fitted.model_copy(update={key: quantity})
+
+
+def with_written_bytes(
+    profile: DriveProfile, host: BenchHost, writes: Sequence[Point]
+) -> DriveProfile:
+    """*profile* with the bandwidth of large *writes*, which its programs do not limit."""
+    rate = max(p.iops * p.block_size / p.targets for p in writes)
+    drain = max(profile.dies.value / profile.write.program.value, 2e-12 * rate / 4096)
+    program = Quantity(value=profile.dies.value / drain, basis="assumed")
+    write = profile.write.model_copy(update={"program": program})
+    profile = profile.model_copy(update={"write": write})
+    return fit_stream(profile, host, writes, "write_bandwidth", sources(writes), LONE_S[False])
+
+
+def with_stream_commands(
+    profile: DriveProfile, points: Sequence[Point], *, read: bool
+) -> DriveProfile:
+    """*profile* with the commands/s that deep, small, sequential *points* end at.
+
+    For drives whose random requests nobody measured: what is far from any bandwidth, and took many
+    times a lone request, met the ceiling of commands.
+    """
+    usual = getattr(profile, "read_bandwidth" if read else "write_bandwidth").value
+    found = [p for p in points if _meets_commands(p, usual)]
+    if not found:
+        return profile
+    top = max(found, key=lambda p: p.iops / p.targets)
+    rate = Quantity(value=top.iops / top.targets, basis="fitted", source=sources([top]))
+    if read:
+        return profile.model_copy(update={"commands": rate})
+    write = profile.write.model_copy(update={"commands": rate})
+    return profile.model_copy(update={"write": write})
+
+
+def _meets_commands(point: Point, usual: float) -> bool:
+    """True if *point* took many times a lone request, and moved few of the *usual* bytes/s."""
+    p = point
+    waited = in_flight(p) / p.iops > WAITED * LONE_S[p.read_fraction == 1]
+    is_deep = p.block_size <= SMALL and in_flight(p) > FEW_REQUESTS * p.targets
+    return waited and is_deep and p.iops * p.block_size / p.targets < MANY_BYTES * usual
+
+
+def _tells_wait(point: Point, top: float) -> bool:
+    """True if *point* tells how long a request takes: few at once, or far from *top* bytes/s."""
+    moved = point.iops * point.block_size / point.targets
+    few = in_flight(point) / point.targets <= SHALLOW
+    return few or (moved < FEW_BYTES * top and in_flight(point) <= FEW_REQUESTS * point.targets)
 
 
 def with_payload(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
@@ -139,120 +224,6 @@ INTERFACES: Final[dict[str, Literal["sata", "sas"]]] = {"sata": "sata", "sas": "
 """Kind of a link -> what its drives speak; all others speak NVMe."""
 
 
-def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
-    """Reads that ran alone, or beside the least load if none did, and others beside open loads.
-
-    Beside a load that fills the drive they wait for what no number of it tells; they are judged.
-    """
-    least = min((p.beside.iops if p.beside else 0.0 for p in reads), default=0.0)
-    alone = [p for p in reads if (p.beside.iops if p.beside else 0.0) <= least]
-    others = [p for p in reads if p not in alone and p.beside and p.beside.rate is not None]
-    return alone, others
-
-
-def reads_of_mixes(mixes: Sequence[Point]) -> tuple[list[Point], list[str]]:
-    """Reads that *mixes* hold, where no row is of reads or writes alone, and what is said of it.
-
-    A write is taken to last as long as drives with a buffer take (`LONE_S`), reads the rest of a
-    request's time. Raises FitError where there are no random mixes either.
-    """
-    if not mixes:
-        raise FitError(
-            "no point measures the drive alone: all are sequential mixes, held out or CPU-bound; "
-            "add a capture of reads or of writes with more jobs or less depth"
-        )
-    found = []
-    for p in mixes:
-        took = in_flight(p) / p.iops
-        writes = (1 - p.read_fraction) * min(LONE_S[False], took / 2)
-        alone = (took - writes) / p.read_fraction
-        read = replace(p, read_fraction=1.0, iops=in_flight(p) / alone, mean_s=alone)
-        found.append(replace(read, percentiles_s={}, body_s={}))
-    said = (
-        f"all rows are mixes: a write is taken to last {1e6 * LONE_S[False]:.3g} us, reads what is "
-        "left; rows of reads alone and of writes alone would tell them apart"
-    )
-    return found, [said]
-
-
-def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Iterator[str]:
-    """Yield where *points* contradict the *host* or the link that they are said to be of."""
-    top = max(points, key=_one_way)
-    moved, rate = _one_way(top), host.link.raw_bytes_per_s
-    if moved > rate:
-        yield (
-            f"{top.name}: {moved / 1e9:.3g} GB/s of a drive are more than {host.link} carries "
-            f"({rate / 1e9:.3g}): name the link, --captured-on STACK,'pcie5 x4'"
-        )
-    shallow = [p for p in points if p.outstanding == 1 and p.cpu_s]
-    if included or not shallow:
-        return
-    stack = host.stack
-    cycles = stack.submit.value + stack.complete.value
-    if not stack.polled:
-        cycles += stack.wakeup.value + stack.interrupt.value
-    named, measured = cycles / host.ghz / 1e9, shallow[0].cpu_s or 0.0
-    if not 0.7 < named / measured < 1.4:
-        yield (
-            f"{shallow[0].name}: {1e6 * measured:.3g} us of CPU a request, where {stack.name} at "
-            f"{host.ghz:g} GHz takes {1e6 * named:.3g}: it is not the stack that measured, and the "
-            "drive is off by the difference; fit it with calibrate --stack"
-        )
-
-
-def of_the_drive(points: Sequence[Point], included: bool) -> tuple[list[Point], list[str]]:
-    """Those of *points* that are fitted, and why others are not.
-
-    A row of a full thread is one of the drive's only with a host to simulate.
-    """
-    found, notes = [], []
-    for p in points:
-        shared = shared_limit(p, points)
-        if p.held_out:
-            continue
-        if p.is_cpu_bound and included:
-            notes.append(
-                f"{p.name}: a job was {p.per_job_pct:.0f} % busy, so the host was measured "
-                "and not the drive; the point is not fitted (calibrate --stack would fit it)"
-            )
-        elif shared is not None:
-            notes.append(
-                f"{p.name} on {p.targets} drives: each does less than one did alone "
-                f"({shared.name}), so that something they share was measured (an adapter, a root "
-                "complex, memory, a core); the point is not fitted"
-            )
-        else:
-            found.append(p)
-    return found, notes
-
-
-SECTOR: Final = 4096
-CHANGED_S: Final = 100e-6
-"""Time from which on a write of less than 4 KiB was not just buffered. Sources: 0.43 to 0.66 ms (a
-Solidigm P5520, md bitmaps, linux-raid), 0.48 ms (`calibration/held-out`, M05); whole ones 10 to 30
-us."""
-
-
-def of_whole_sectors(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
-    """*points* but writes of a part of a sector (its rest is written again), and what is said.
-
-    Raises FitError where there are no others.
-    """
-    changed = [
-        p for p in points
-        if p.read_fraction == 0 and p.block_size < SECTOR and p.outstanding / p.iops > CHANGED_S
-    ]  # fmt: skip
-    if not changed:
-        return list(points), []
-    why = (
-        f"{changed[0].name}: writes of less than 4 KiB take long because the rest of the sector is "
-        "read and written again"
-    )
-    if len(changed) == len(points):
-        raise FitError(f"{why}; add a row of writes of 4 KiB")
-    return [p for p in points if p not in changed], [f"{why}; they are not fitted"]
-
-
 SATA_COMMANDS: Final = 100e3
 """Commands/s of a drive behind SATA that no row shows: data sheets state 95,000 to 100,000 random
 reads/s (Samsung 860 EVO, PM863a; Intel S4510; Micron 5300)."""
@@ -284,17 +255,6 @@ def blank_drive(
         read=blank_reads(),
         write=blank_writes(),
     )
-
-
-def least_link(points: Sequence[Point]) -> str:
-    """The slowest PCIe 4.0 or later x4 link that carries *points*: the drive's own is not said."""
-    moved = max((_one_way(p) for p in points), default=0.0)
-    return "pcie4 x4" if moved < 7.5e9 else "pcie5 x4" if moved < 15e9 else "pcie6 x4"
-
-
-def _one_way(p: Point) -> float:
-    """Bytes per second in the busier direction of one drive's link."""
-    return p.iops * p.block_size / p.targets * max(p.read_fraction, 1 - p.read_fraction)
 
 
 READ_KEYS: Final = {

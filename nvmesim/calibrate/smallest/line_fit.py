@@ -43,7 +43,7 @@ OF_LINK: Final = {True: 0.89, False: 0.51}
 of 38 drives of Gen3 to Gen5, 0.41 to 0.95, and of 35, 0.19 to 0.89."""
 DIE_SHARE: Final = 0.5
 """Of the latency, what a die takes, which nothing tells. Assumed."""
-MEDIA_S: Final = 40e-6
+MEDIA_S: Final = 30e-6
 """Latency of a lone small read below which the media is not flash, or does not answer: then a
 sequential reader finds nothing read ahead. Source: flash reads take 45 us and more (data sheets of
 TLC drives, 60 to 115 us with the way); phase change 7 to 10 us."""

@@ -20,8 +20,7 @@ from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.catalog.load import get, with_level
-from nvmesim.catalog.profile import DriveProfile, Quantity, StackProfile
-from nvmesim.predict.prepare import CYCLES
+from nvmesim.catalog.profile import CYCLES, DriveProfile, Quantity, StackProfile
 
 BATCHED_S: Final = 0.4e-6
 """CPU time of a polled request below which it was submitted in batches. Source: tuned batches take
@@ -109,7 +108,7 @@ def _base(rows: Sequence[Point]) -> StackProfile:
     return get("stack", "linux-io_uring-batched" if is_batched else "linux-io_uring-polled")
 
 
-def _cycles(base: StackProfile, p: Point) -> float:
+def thread_cycles(base: StackProfile, p: Point) -> float:
     """Cycles of one request by *base*, as the load of *p* makes it pay them; none of md."""
     total = base.submit.value + base.complete.value
     if not base.polled:
@@ -130,7 +129,7 @@ def _of_array(p: Point) -> float:
 def _solved(base: StackProfile, rows: Sequence[Point], ghz: float) -> ScaledCosts:
     hz = ghz * 1e9
     took = np.array([(p.cpu_s or 0.0) for p in rows])
-    own = np.array([_cycles(base, p) for p in rows]) / hz
+    own = np.array([thread_cycles(base, p) for p in rows]) / hz
     array = np.array([_of_array(p) for p in rows]) / hz
     kib = np.array([p.block_size / 1024 for p in rows])
     rest = np.maximum(took - array, 0.3 * took)
@@ -189,7 +188,7 @@ def with_full_rows(host: BenchHost, points: Sequence[Point]) -> list[Point]:
     return [
         replace(p, per_job_pct=100.0)
         if p.per_job_pct is None and _waits(p)
-        and _cycles(host.stack, p) * p.iops / p.jobs / hz > NEARLY else p
+        and thread_cycles(host.stack, p) * p.iops / p.jobs / hz > NEARLY else p
         for p in points
     ]  # fmt: skip
 
@@ -203,7 +202,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
     rows = [p for p in points if not p.device_times and not p.held_out]
     shown = _shown_full(rows)
     if shown is not None and not any(p.cpu_s for p in rows):
-        factor = FULL * hz / (_cycles(stack, shown) * shown.iops / shown.jobs)
+        factor = FULL * hz / (thread_cycles(stack, shown) * shown.iops / shown.jobs)
         if abs(math.log(factor)) < ERROR:
             return host, 1.0, []
         said = (
@@ -212,7 +211,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
         )
         return _scaled(host, factor, said)
     small = [p for p in rows if p.cpu_s and p.block_size < LARGE and p.raid == ""]
-    known = [(p.cpu_s or 0.0) * hz / _cycles(stack, p) for p in small]
+    known = [(p.cpu_s or 0.0) * hz / thread_cycles(stack, p) for p in small]
     own = stack.submit.value + stack.complete.value
     top = max(rows, key=lambda p: p.iops / p.jobs, default=None)
     asked = own * top.iops / top.jobs / hz if top is not None else 0.0
@@ -224,7 +223,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
         factor = POSSIBLE * ROOM / asked if asked > POSSIBLE else 1.0
         full = top if top is not None and asked > POSSIBLE and _waits(top) else _equally_full(rows)
         if full is not None:
-            factor = FULL * hz / (_cycles(stack, full) * full.iops / full.jobs)
+            factor = FULL * hz / (thread_cycles(stack, full) * full.iops / full.jobs)
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
         return host, 1.0, []
     factor = min(factor, 1 / asked)
@@ -245,13 +244,8 @@ def _shown_full(rows: Sequence[Point]) -> Point | None:
 
 def _scaled(host: BenchHost, factor: float, found: str) -> tuple[BenchHost, float, list[str]]:
     """*host* with *factor* times the cycles of its stack, the factor, and why."""
-    stack = host.stack
-    update = {
-        part: q.model_copy(update={"value": q.value * factor, "low": None, "high": None})
-        for part in CYCLES if (q := getattr(stack, part)).value
-    }  # fmt: skip
     said = (
         f"{found}: it is not the stack that measured; its cycles are taken {factor:.2f} times "
         "here and in predictions on that stack (calibrate --stack would tell them one by one)"
     )
-    return replace(host, stack=stack.model_copy(update=update)), factor, [said]
+    return replace(host, stack=host.stack.with_cycles(factor)), factor, [said]

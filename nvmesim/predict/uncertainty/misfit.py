@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -55,6 +55,12 @@ class Where:
     size: float
     depth: float
     drives_per_thread: float
+    sequential: bool = False
+    sync: str = ""
+
+    def is_of(self, row: Residual) -> bool:
+        """True if *row* is of this kind of load: random or sequential, flushed alike."""
+        return row.sequential == self.sequential and row.sync == self.sync
 
     def point(self) -> tuple[float, ...]:
         """Coordinates in units of `LENGTHS`."""
@@ -90,10 +96,15 @@ def of_profile(profile: DriveProfile, where: Where, figure: str = "iops") -> Mis
     >>> of_profile(get("drive", "intel-p4610-1.6tb"), Where(1.0, 4096, 32, 1))
     Misfit(shift=0.0, deviation=0.0)
     """
-    rows, values = _rows(profile.residuals, figure)
-    if len(rows) == 0:
-        return _stated(profile, where) if is_calibrated(profile) else Misfit()
-    return _process(rows, values, _noise(profile.residuals, figure), np.array(where.point()))
+    field = FIGURES.get(figure, "")
+    kept = [r for r in profile.residuals if getattr(r, field, None) is not None]
+    alike = [r for r in kept if where.is_of(r)]
+    if alike:
+        return _process(alike, field, where)
+    plain = [r for r in kept if not r.sequential and not r.sync]
+    if plain:  # of another kind of load: as far off, in no direction
+        return replace(_process(plain, field, where), shift=0.0)
+    return _stated(profile, where) if is_calibrated(profile) else Misfit()
 
 
 def is_calibrated(profile: DriveProfile) -> bool:
@@ -111,7 +122,15 @@ def _places(scenario: ResolvedScenario) -> Iterator[Where]:
     drives = max(1, len(scenario.drives))
     for group in scenario.workload:
         yield Where(group.read, group.mean_size, _depth(group) / drives,
-                    _drives_per_thread(group, scenario))  # fmt: skip
+                    _drives_per_thread(group, scenario), group.access == "sequential",
+                    _sync(group))  # fmt: skip
+
+
+def _sync(group: WorkloadGroup) -> str:
+    """How *group* flushes, as rows say it."""
+    if group.write_through:
+        return "sync"
+    return "" if not group.sync_every else "fsync" if group.commits else "fdatasync"
 
 
 def _depth(group: WorkloadGroup) -> float:
@@ -125,33 +144,16 @@ def _drives_per_thread(group: WorkloadGroup, scenario: ResolvedScenario) -> floa
     return float(len(scenario.drives))
 
 
-def _rows(residuals: Sequence[Residual], figure: str) -> tuple[Floats, Floats]:
-    field = FIGURES.get(figure)
-    if field is None:
-        return np.zeros((0, 4)), np.zeros(0)
-    kept = [r for r in residuals if _counts(r, field)]
-    points = [
-        Where(r.read, r.block_size, r.depth, r.drives_per_thread).point() for r in kept
-    ]  # fmt: skip
-    return np.array(points).reshape(-1, 4), np.array([float(getattr(r, field)) for r in kept])
-
-
-def _counts(row: Residual, field: str) -> bool:
-    """True if *row* tells of a random load without flushes, and has the *field*."""
-    return getattr(row, field) is not None and not row.sequential and not row.sync
-
-
-def _noise(residuals: Sequence[Residual], figure: str) -> Floats:
-    field = FIGURES[figure]
-    kept = [r for r in residuals if _counts(r, field)]
-    return np.array([NOISE if r.noise is None else max(r.noise, 1e-3) for r in kept])
-
-
-def _process(points: Floats, values: Floats, noise: Floats, at: Floats) -> Misfit:
-    """Mean and standard deviation of what is missed *at* a load, by Gaussian-process regression."""
+def _process(rows: Sequence[Residual], field: str, where: Where) -> Misfit:
+    """What is missed at *where*, by Gaussian-process regression over the *field* of *rows*."""
+    points = np.array([
+        Where(r.read, r.block_size, r.depth, r.drives_per_thread).point() for r in rows
+    ])  # fmt: skip
+    values = np.array([float(getattr(r, field)) for r in rows])
+    noise = np.array([NOISE if r.noise is None else max(r.noise, 1e-3) for r in rows])
     prior = max(LEAST**2, float(np.mean(values**2)))
     among = prior * _kernel(points, points) + np.diag(noise**2)
-    to = prior * _kernel(points, at[None])[:, 0]
+    to = prior * _kernel(points, np.array(where.point())[None])[:, 0]
     weights = np.linalg.solve(among, np.stack([values, to], axis=1))
     shift = float(to @ weights[:, 0])
     left = max(0.0, prior - float(to @ weights[:, 1]))

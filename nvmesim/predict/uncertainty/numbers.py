@@ -184,11 +184,22 @@ def alternatives(scenario: ResolvedScenario) -> list[tuple[ResolvedScenario, flo
     for label, profile in profiles(scenario).items():
         if isinstance(profile, DriveProfile):
             made = [(with_alternative(profile, a), a.weight) for a in profile.alternatives]
-            found += [(_replaced(scenario, label, new), weight) for new, weight in made]
+            found += [(_captured_by(scenario, label, profile, n), weight) for n, weight in made]
         if isinstance(profile, StackProfile):
             others = [(with_alternative(profile, a), a.weight) for a in profile.alternatives]
             found += [(_replaced(scenario, label, new), weight) for new, weight in others]
     return found
+
+
+def _captured_by(
+    scenario: ResolvedScenario, label: str, old: DriveProfile, new: DriveProfile
+) -> ResolvedScenario:
+    """*scenario* with *new* in the place of *old*, and the stack as its threads were by it."""
+    changed = _replaced(scenario, label, new)
+    if old.captured is None or new.captured is None or old.captured.stack != scenario.stack.name:
+        return changed
+    factor = new.captured.stack_cycles / old.captured.stack_cycles
+    return replace(changed, stack=changed.stack.with_cycles(factor)) if factor != 1 else changed
 
 
 def _replaced(scenario: ResolvedScenario, label: str, changed: Frozen) -> ResolvedScenario:

@@ -311,7 +311,9 @@ def _of(
         return (math.log2(max(depth, 0.125) / max(r.depth, 0.125)), math.log2(size / r.block_size),
                 math.log2(n / r.drives), group.read - r.read)  # fmt: skip
 
-    row = min(rows, key=lambda r: _weight(distance(r)))
+    is_ahead = group.access == "sequential"
+    of_kind = [r for r in rows if r.sequential == is_ahead] or rows
+    row = min(of_kind, key=lambda r: _weight(distance(r)))
     was = (row.measured or 0.0) * row.block_size / row.drives
     is_sheet = profile.captured is not None and profile.captured.datasheet
     moved = math.log2(rate / was) if rate and was else None

@@ -262,7 +262,8 @@ def _host(case: HeldCase) -> str | None:
     if case.facts.get("guest"):
         return None
     facts = case.facts
-    return f"{facts['stack']},{facts['link']},{facts.get('ghz', GHZ)} GHz"
+    clock = f",{facts['ghz']} GHz" if "ghz" in facts else ""
+    return f"{facts['stack']},{facts['link']}{clock}"
 
 
 def tables_of(case: HeldCase, row: HeldRow, profile: Any) -> dict[str, Any]:

@@ -1,0 +1,178 @@
+"""Which rows measure the drive, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.drive.laws import in_flight, shared_limit
+from nvmesim.calibrate.drive.starting_point import FLASH_S
+from nvmesim.calibrate.points import LONE_S, Point
+from nvmesim.catalog.links import Link
+from nvmesim.errors import FitError
+
+
+def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+    """Reads that ran alone, or beside the least load if none did, and others beside open loads.
+
+    Beside a load that fills the drive they wait for what no number of it tells; they are judged.
+    """
+    least = min((p.beside.iops if p.beside else 0.0 for p in reads), default=0.0)
+    alone = [p for p in reads if (p.beside.iops if p.beside else 0.0) <= least]
+    others = [p for p in reads if p not in alone and p.beside and p.beside.rate is not None]
+    return alone, others
+
+
+def reads_of_mixes(mixes: Sequence[Point]) -> tuple[list[Point], list[str]]:
+    """Reads that *mixes* hold, where no row is of reads or writes alone, and what is said of it.
+
+    A write is taken to last as long as drives with a buffer take (`LONE_S`), reads the rest of a
+    request's time. Raises FitError where there are no random mixes either.
+    """
+    if not mixes:
+        raise FitError(
+            "no point measures the drive alone: all are sequential mixes, held out or CPU-bound; "
+            "add a capture of reads or of writes with more jobs or less depth"
+        )
+    found = []
+    for p in mixes:
+        took = in_flight(p) / p.iops
+        writes = (1 - p.read_fraction) * min(LONE_S[False], took / 2)
+        alone = (took - writes) / p.read_fraction
+        read = replace(p, read_fraction=1.0, iops=in_flight(p) / alone, mean_s=alone)
+        found.append(replace(read, percentiles_s={}, body_s={}))
+    said = (
+        f"all rows are mixes: a write is taken to last {1e6 * LONE_S[False]:.3g} us, reads what is "
+        "left; rows of reads alone and of writes alone would tell them apart"
+    )
+    return found, [said]
+
+
+def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Iterator[str]:
+    """Yield where *points* contradict the *host* or the link that they are said to be of."""
+    top = max(points, key=_one_way)
+    moved, rate = _one_way(top), host.link.raw_bytes_per_s
+    if moved > rate:
+        yield (
+            f"{top.name}: {moved / 1e9:.3g} GB/s of a drive are more than {host.link} carries "
+            f"({rate / 1e9:.3g}): name the link, --captured-on STACK,'pcie5 x4'"
+        )
+    shallow = [p for p in points if p.outstanding == 1 and p.cpu_s]
+    if included or not shallow:
+        return
+    stack = host.stack
+    cycles = stack.submit.value + stack.complete.value
+    if not stack.polled:
+        cycles += stack.wakeup.value + stack.interrupt.value
+    named, measured = cycles / host.ghz / 1e9, shallow[0].cpu_s or 0.0
+    if not 0.7 < named / measured < 1.4:
+        yield (
+            f"{shallow[0].name}: {1e6 * measured:.3g} us of CPU a request, where {stack.name} at "
+            f"{host.ghz:g} GHz takes {1e6 * named:.3g}: it is not the stack that measured, and the "
+            "drive is off by the difference; fit it with calibrate --stack"
+        )
+
+
+def of_the_drive(points: Sequence[Point], included: bool) -> tuple[list[Point], list[str]]:
+    """Those of *points* that are fitted, and why others are not.
+
+    A row of a full thread is one of the drive's only with a host to simulate.
+    """
+    found, notes = [], []
+    for p in points:
+        shared = shared_limit(p, points)
+        if p.held_out:
+            continue
+        if p.is_cpu_bound and included:
+            notes.append(
+                f"{p.name}: a job was {p.per_job_pct:.0f} % busy, so the host was measured "
+                "and not the drive; the point is not fitted (calibrate --stack would fit it)"
+            )
+        elif shared is not None:
+            notes.append(
+                f"{p.name} on {p.targets} drives: each does less than one did alone "
+                f"({shared.name}), so that something they share was measured (an adapter, a root "
+                "complex, memory, a core); the point is not fitted"
+            )
+        else:
+            found.append(p)
+    return found, notes
+
+
+NO_FASTER: Final = 1.3
+"""Rate of a thread at depth in units of one request's at a time, up to which depth did nothing."""
+
+DEEP: Final = 8
+"""Requests in flight that a thread was asked for, from which on that says something. Assumed."""
+
+WAITING_BYTES: Final = 16 << 10
+"""Bytes of a request up to which flash does several in the time of one."""
+
+
+def one_by_one(points: Sequence[Point], link: Link) -> tuple[list[Point], list[str]]:
+    """*points* with depth 1 where threads waited for each request, and what is said of it.
+
+    Flash does several requests in the time of one, so threads that do no more at depth than without
+    have a synchronous engine, or write a file that grows. A limit of bytes is another matter.
+    """
+    rows = [p for p in points if not (p.held_out or p.rate) and p.block_size <= WAITING_BYTES]
+    found = {
+        id(deep): alone
+        for alone in rows if alone.iodepth == 1 and alone.jobs / alone.iops < FLASH_S
+        for deep in rows if deep.iodepth >= DEEP and deep.iops < NO_FASTER * alone.iops
+        and _like(deep) == _like(alone)
+    }  # fmt: skip
+    deep = [p for p in rows if p.iodepth >= DEEP]
+    if link.kind != "pcie" or not found or len(found) < len(deep):
+        return list(points), []
+    first = next(p for p in deep)
+    said = (
+        f"{first.name}: no more than at depth 1, so its threads waited for each request (a "
+        "synchronous engine, or a file that grows), and those of predictions do"
+    )
+    return [replace(p, iodepth=1) if id(p) in found else p for p in points], [said]
+
+
+def _like(p: Point) -> tuple[object, ...]:
+    return p.read_fraction, p.random, p.block_size, p.jobs, p.targets, p.raid, p.sync
+
+
+SECTOR: Final = 4096
+
+CHANGED_S: Final = 100e-6
+"""Time from which on a write of less than 4 KiB was not just buffered. Sources: 0.43 to 0.66 ms (a
+Solidigm P5520, md bitmaps, linux-raid), 0.48 ms (`calibration/held-out`, M05); whole ones 10 to 30
+us."""
+
+
+def of_whole_sectors(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
+    """*points* but writes of a part of a sector (its rest is written again), and what is said.
+
+    Raises FitError where there are no others.
+    """
+    changed = [
+        p for p in points
+        if p.read_fraction == 0 and p.block_size < SECTOR and p.outstanding / p.iops > CHANGED_S
+    ]  # fmt: skip
+    if not changed:
+        return list(points), []
+    why = (
+        f"{changed[0].name}: writes of less than 4 KiB take long because the rest of the sector is "
+        "read and written again"
+    )
+    if len(changed) == len(points):
+        raise FitError(f"{why}; add a row of writes of 4 KiB")
+    return [p for p in points if p not in changed], [f"{why}; they are not fitted"]
+
+
+def least_link(points: Sequence[Point]) -> str:
+    """The slowest PCIe 4.0 or later x4 link that carries *points*: the drive's own is not said."""
+    moved = max((_one_way(p) for p in points), default=0.0)
+    return "pcie4 x4" if moved < 7.5e9 else "pcie5 x4" if moved < 15e9 else "pcie6 x4"
+
+
+def _one_way(p: Point) -> float:
+    """Bytes per second in the busier direction of one drive's link."""
+    return p.iops * p.block_size / p.targets * max(p.read_fraction, 1 - p.read_fraction)
