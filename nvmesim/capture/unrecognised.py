@@ -105,6 +105,7 @@ _KNOWN: Final = (
     _retired("iostat whose header a mail program broke",
         r"^Device:?[ \t][^\n%]{0,300}\br/s[ \t][^\n]{0,300}\n[^\n]{0,300}%util",
         "give it with its lines whole"),
+    _retired("a replayer's trace", r"^\d+\.\d+,\d+,\d+,\d+,[01]\s*$", _TRACE),
     _retired("arrivals of MQSim", r"\A\s*(?:\d+ \d+ \d+ \d+ [01][ \t]*(?:\n|\Z))+", _TRACE),
     _KnownFile(r"^\[+\s*(?:constraints|candidates|objective)\b", "is a goal",
         "give it to nvmesim choose", "goal"),

@@ -55,6 +55,7 @@ TEXTS = {
         '{"type": "hist", "data": {"@lat_ns": {"nvme0n1": [{"min": 1, "max": 2, "count": 40}]}}}\n'
     ),
     "iostat whose header a mail program broke": "Device r/s w/s rkB/s\n%rrqm r_await %util\n",
+    "a replayer's trace": "".join(f"{i}.5,0,{4096 * i},8192,{i % 2}\n" for i in range(20)),
     "arrivals of MQSim": "".join(f"{1000 * i} 0 {8 * i} 16 {i % 2}\n" for i in range(20)),
 }
 

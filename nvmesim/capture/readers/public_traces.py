@@ -5,8 +5,7 @@ SECTOR BYTES [QUE(ms)] LAT(ms)``. The command may hold blanks, so fields are tak
 bpftrace's biosnoop.bt prints neither size nor direction and whole milliseconds: it is refused with
 what to print instead.
 Sources: the READMEs of MSR Cambridge (SNIA 388), Alibaba block traces 2020, Tencent CBS (SNIA
-27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1, the replayer of
-huaicheng.
+27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1.
 """
 
 from __future__ import annotations
@@ -66,14 +65,12 @@ class TraceLayout:
     An optional response is blank in rows that are right and have no answer.
     """
     unit_ns: int = 1  # of times
-    per_ns: int = 1  # units of times in a ns
     epoch: int = 0  # time of 1970
     sectors: tuple[str, ...] = ()  # columns that count sectors
     device: str = ""  # text before the device's name
     read: int = ord("R")
     write: int = ord("W")  # words for read and write
     most: int = 0  # columns of a row at most, if there may be others behind
-    caveat: str = ""  # assumptions about the columns, said as a warning
 
     @property
     def shape(self) -> Shape:
@@ -119,12 +116,6 @@ LAYOUTS: Final = (
         {"device": NAME, "offset": INTEGER, "size": INTEGER, "op": LETTER, "time": SECONDS},
         most=64, sectors=("offset",), device="asu",
     ),
-    TraceLayout(
-        "replayer", "timestamp", r"^\d+\.\d+,\d+,\d+,\d+,[01]\s*$",
-        {"time": SECONDS, "device": NAME, "offset": INTEGER, "size": INTEGER, "op": INTEGER},
-        per_ns=1000, device="disk", read=1, write=0,
-        caveat="its last column is taken as 1 reads, 0 writes, its first as ms",
-    ),
 )  # fmt: skip
 
 
@@ -154,8 +145,6 @@ def read(source: Source) -> Capture:
 
 def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Block]:
     names = ColumnNames()
-    if layout.caveat:
-        notes.warnings.append(layout.caveat)
     start: int | None = None
     unanswered = 0
     header = layout.header.encode()
@@ -184,7 +173,7 @@ def _rows(columns: Columns, layout: TraceLayout, start: int) -> np.ndarray:
     ticks, first = (
         np.clip(time - layout.epoch, -limit, limit) for time in (columns["time"], start)
     )
-    issue = (ticks - first) * layout.unit_ns // layout.per_ns
+    issue = (ticks - first) * layout.unit_ns
     complete = np.full(issue.size, UNKNOWN_TIME)
     if "response" in columns:
         longest = LONGEST_NS // layout.unit_ns + 1
