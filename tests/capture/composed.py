@@ -46,8 +46,7 @@ def requests(n: int = N) -> list[Request]:
     ]
 
 
-Line = tuple[int, str]
-"""Its place in time and its text."""
+Line = tuple[int, str]  # its place in time and its text
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,7 @@ class Form:
 
     lines: Callable[[Request], list[Line]]
     header: str = ""
-    says_disorder: bool = True
-    """Whether a file whose time steps back is said to."""
+    says_disorder: bool = True  # whether a file whose time steps back is said to
 
     @property
     def has_events(self) -> bool:

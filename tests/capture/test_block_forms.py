@@ -109,13 +109,9 @@ def test_a_bio_inside_a_bio_goes_to_the_one_of_its_size(tmp_path: Path) -> None:
 
 
 def record(
-    action: int,
-    time: int,
-    sector: int = 0,
-    n_bytes: int = 4096,
-    kind: int = READ,
+    action: int, time: int, sector: int = 0, n_bytes: int = 4096, kind: int = READ,
     more: bytes = b"",
-) -> bytes:
+) -> bytes:  # fmt: skip
     return struct.pack(
         RECORD, 0x65617407, 1, time, sector, n_bytes, action | kind << 16, 372, (8 << 20) | 1, 0, 0,
         len(more),

@@ -25,8 +25,7 @@ from tests.capture.contract import counted
 
 DEVICE = (259 << 20) | 1
 S = 10**9
-Event = tuple[str, int, int, int]
-"""Action, time, sector, sectors."""
+Event = tuple[str, int, int, int]  # action, time, sector, sectors
 
 
 def events(rows: list[Event], device: int = DEVICE, op: int = READ) -> Events:

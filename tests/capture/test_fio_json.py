@@ -16,8 +16,7 @@ from tests.capture.contract import DATA, counted, only, read_text, refused, samp
 
 JSON = DATA / "fio-json"
 GROUP = "fio-json/randread_4k_qd4_nj3_group.json"
-SECONDS_FOR_ONE_MB = 0.2
-"""A folder of a hundred captures is then read while the user looks."""
+SECONDS_FOR_ONE_MB = 0.2  # a folder of a hundred captures is then read while the user looks
 NOTHING = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0, "N": 0}
 OLD = "2.17"
 """Apart from its key: logs of this folder would take it for the version of results beside them."""

@@ -19,8 +19,7 @@ from nvmesim.errors import CaptureError
 from nvmesim.warning import has
 
 REPORTS = sorted((Path(__file__).parent / "mailed").glob("*.txt"))
-ROUNDED = 0.03
-"""IOPS, bandwidth and bytes are printed with three digits or four."""
+ROUNDED = 0.03  # IOPS, bandwidth and bytes are printed with three digits or four
 LOAD = ("iodepth", "jobs", "access", "block_size", "engine", "direct")
 LINES = {
     "command": r"^\$",

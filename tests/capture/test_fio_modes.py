@@ -30,8 +30,7 @@ def measured(runs: list[dict], tmp_path: Path) -> tuple[Measurement, ...]:
     return read_text("\n".join(map(json.dumps, runs)), tmp_path, "a.json").measurements
 
 
-CPU_AT = {3: 5 + 2 * 41, 5: 5 + 3 * 47}
-"""Fields before those of the CPU, by terse version."""
+CPU_AT = {3: 5 + 2 * 41, 5: 5 + 3 * 47}  # fields before those of the CPU, by terse version
 
 
 def test_terse_lines_with_one_block_for_all(tmp_path: Path) -> None:

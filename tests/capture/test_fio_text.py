@@ -12,8 +12,7 @@ from tests.capture.contract import DATA, only, read_text, refused, sample
 BOTH = "fio-json/randread_4k_qd4.json_normal_terse.txt.gz"
 NORMAL = sample("fio-text/randread_4k_qd4.normal.txt")
 TERSE = sample("fio-terse/randrw_4k_qd4.terse_v3.txt")
-PRINTED_S = 1e-6
-"""Percentiles are printed in whole microseconds."""
+PRINTED_S = 1e-6  # percentiles are printed in whole microseconds
 
 
 def test_normal_says_what_json_says(tmp_path: Path) -> None:

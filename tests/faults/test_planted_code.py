@@ -25,12 +25,10 @@ from nvmesim.engine.compiled import native
 from tests.children import unmeasured
 
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
-VICTIM, ATTACKER = 54_321, 54_322
-"""Users that are in no table."""
+VICTIM, ATTACKER = 54_321, 54_322  # users that are in no table
 HIDDEN = ["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"]
 """Variables that a victim has only if its test says so."""
-RAN = 66
-"""Exit code of what was planted."""
+RAN = 66  # exit code of what was planted
 
 LOOP = """
 native._linked_function.cache_clear()

@@ -18,8 +18,7 @@ from tests.fuzz.memory import MemorySource
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "capture" / "data"
 CORPUS = ROOT / "tests" / "corpus"
-SMALL = 1500
-"""Bytes of a seed: a case then takes some 100 us. One seed in fifty is whole."""
+SMALL = 1500  # bytes of a seed: a case then takes some 100 us. One seed in fifty is whole.
 
 Case = Callable[[bytes], bool]
 """Run one input; whether it was read. Anything but a refusal in one line is raised."""

@@ -136,13 +136,9 @@ def rows_of(
 
 
 def write_row(
-    n: int,
-    found: dict[int, int],
-    parity: list[int],
-    data: list[int],
-    lost: set[int],
+    n: int, found: dict[int, int], parity: list[int], data: list[int], lost: set[int],
     rmw_level: int,
-) -> tuple[set[int], set[int]]:
+) -> tuple[set[int], set[int]]:  # fmt: skip
     """(members read, members written) for one row that is not cached, at most one member lost."""
     full = {m for m, size in found.items() if size == BLOCK}
     touched = set(found)
