@@ -15,30 +15,23 @@ MOST_DRIVES: Final = 4096
 MOST_ADAPTERS: Final = 1024
 MOST_VOLUMES: Final = 512
 MOST_WORKLOADS: Final = 256
-MOST_TARGETS: Final = 4096
-"""Of one workload."""
-MOST_SIZES: Final = 64
-"""Block sizes of one mix."""
-MOST_THREADS: Final = 65_536
-"""Of all workloads."""
-MOST_IN_FLIGHT: Final = 1 << 18
-"""Requests that closed loops keep outstanding in all."""
+MOST_TARGETS: Final = 4096  # of one workload
+MOST_SIZES: Final = 64  # block sizes of one mix
+MOST_THREADS: Final = 65_536  # of all workloads
+MOST_IN_FLIGHT: Final = 1 << 18  # requests that closed loops keep outstanding in all
 MOST_KINDS: Final = 32_768
 """Targets x block sizes x (reads, writes) of all workloads: each has a program of its own."""
 MOST_PLANNED: Final = 1 << 24
 """Pieces of requests that volumes are planned for, over all places where requests may start."""
 MOST_COMMANDS: Final = 4095
 """Commands of one request, and units of one split: both fit 12 bits of a token's order."""
-MOST_CHILDREN: Final = 1 << 22
-"""Commands of all different plans."""
-MOST_POINTS: Final = 10_000
-"""Rows of a table of points."""
+MOST_CHILDREN: Final = 1 << 22  # commands of all different plans
+MOST_POINTS: Final = 10_000  # rows of a table of points
 MOST_KEY_PARTS: Final = 32
 """Parts of a dotted key of TOML: reading time grows with the square of their number."""
 MEMORY: Final = 4 << 30
 """Bytes that requests in flight may take, unless something else is asked for."""
-VARIABLE: Final = "NVMESIM_MAX_MEMORY"
-"""Tells processes that this one starts."""
+VARIABLE: Final = "NVMESIM_MAX_MEMORY"  # tells processes that this one starts
 
 
 def memory() -> int:

@@ -212,12 +212,8 @@ def _check_bases(path: Path, table: Mapping[str, Any]) -> None:
 
 
 def from_table(
-    kind: Kind | None,
-    table: Mapping[str, Any],
-    *,
-    name: str = "inline",
-    base: Path | None = None,
-) -> Profile:
+    kind: Kind | None, table: Mapping[str, Any], *, name: str = "inline", base: Path | None = None,
+) -> Profile:  # fmt: skip
     """Return the profile in *table*, which may change another one: ``extends = "linux-libaio"``.
 
     >>> from_table("stack", {"cycles_per_io": 12000}).submit.value

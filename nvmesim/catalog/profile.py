@@ -6,11 +6,14 @@ Every number is a *quantity*: a text with its unit, and how far to trust it. A p
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from nvmesim.catalog.engine_profile import CYCLES as CYCLES
+from nvmesim.catalog.engine_profile import FileSection as FileSection
 from nvmesim.catalog.engine_profile import RaidEngineProfile as RaidEngineProfile
+from nvmesim.catalog.engine_profile import StackProfile as StackProfile
 from nvmesim.catalog.quantity import Alternative as Alternative
 from nvmesim.catalog.quantity import Bandwidth as Bandwidth
 from nvmesim.catalog.quantity import Basis as Basis
@@ -380,124 +383,6 @@ class CpuProfile(Frozen):
     price: Number | None = None
     sources: tuple[str, ...] = ()
     notes: str = ""
-
-
-class FileSection(Frozen):
-    """A part of every request that each file (target) lets through one request at a time.
-
-    Two sockets hand such a section to each other at the pace of a cache line that travels, however
-    wide the link between them is. A guest's disk has one too: the host's thread that serves it.
-    """
-
-    read: Time
-    """Per read of one file."""
-    write: Time | None = None
-    """Per write; None: as a read."""
-    across: bool = True
-    """Only while the threads of the load run on more than one socket."""
-    threads: int = Field(default=1, ge=1, le=1024)
-    """As many requests pass at a time: IOThreads of a virtual disk, its channels."""
-
-
-CYCLES: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
-"""Costs of a stack that one factor multiplies: what a thread pays for each request."""
-
-
-class StackProfile(Frozen):
-    """Cost of one request in cycles of the host's CPUs, and how threads wait."""
-
-    kind: Literal["stack"] = "stack"
-    name: str
-    model: str = ""
-    scale: float = Field(default=1.0, gt=0)
-    """Factor on its cycles that captures told, already in them (`predict.prepare`)."""
-    submit: Number
-    """Cycles per request on the submitting thread."""
-    complete: Number
-    """Cycles per completion, without the two shared costs."""
-    wakeup: Number = Quantity(value=0)
-    """Cycles of a wake-up after a long sleep: paid when a completion finds its thread asleep."""
-    wakeup_half: Time = Quantity(value=0)
-    """Sleep after which a wake-up costs half of ``wakeup``: caches cool and idle states deepen with
-    time. 0: a wake-up always costs ``wakeup``."""
-    interrupt: Number = Quantity(value=0)
-    """Cycles per interrupt, per (thread, drive) completion queue: one serves all that complete
-    while it runs."""
-    handler: Number = Quantity(value=0)
-    """Of ``complete``, the cycles inside the interrupt: so much longer it runs for each completion
-    that it serves, and those that come meanwhile need no other."""
-    batch: int = Field(default=1, ge=1, le=4096)
-    """Completions that a thread takes at once, and submits anew with one call, at most; a load may
-    say another number (``iodepth_batch``)."""
-    per_batch: Number = Quantity(value=0)
-    """Cycles that a batch pays once: system calls, the doorbell, the look at an empty queue. A
-    request's share of them, in a full ``batch``, is in ``submit`` and ``complete``."""
-    sqpoll: Number | None = None
-    """Cycles that are left to a thread of ``submit`` where the kernel's own thread polls for what
-    it submits (SQPOLL of io_uring); None: the stack cannot."""
-    per_write: Number = Quantity(value=0)
-    """Cycles that a write costs more than a read."""
-    per_target: Number = Quantity(value=0)
-    """Cycles per request more for each further target that its thread serves: queues, doorbells and
-    lines that grow cold between two requests to one of them."""
-    per_sharer: Number = Quantity(value=0)
-    """Cycles per request more for each further thread that uses the same target (file, queue)."""
-    per_child: Number = Quantity(value=0)
-    """Cycles for every command beyond the first that a request becomes and its thread sends: to cut
-    it off, send it, and take its completion, which comes from a drive and a queue of its own."""
-    per_kib: Number = Quantity(value=0)
-    """Cycles per KiB moved: copies and checksums of the stack."""
-    latency: Time = Quantity(value=0)
-    """Constant latency of the stack that costs no cycles of this model."""
-    flushes_all: bool = False
-    """Flushes go to drives without a volatile cache too; Linux ends those at once."""
-    copies: Number = Quantity(value=0)
-    """Times that the stack copies the data: each reads and writes memory once."""
-    remote: Number = Quantity(value=1.0)
-    """Factor on the cycles of a request whose drive, or whose memory, is on the other socket, where
-    the three below do not say it apart."""
-    remote_submit: Number | None = None
-    """Factor on the cycles to submit to a drive on the other socket (doorbell, queue)."""
-    remote_complete: Number | None = None
-    """Factor on the cycles to complete, interrupt and wake-up with them, what a drive on the other
-    socket finished: its entry comes from memory and not from the cache."""
-    remote_memory: Number | None = None
-    """Factor on all cycles of a thread whose queues and buffers lie in another socket's memory."""
-    remote_buffer: Number = Quantity(value=0)
-    """Cycles per KiB more where the buffers lie in the other socket's memory."""
-    shared: Number = Quantity(value=0)
-    """Cycles per request more on a target that threads of several sockets use: lines that change
-    hands."""
-    contention: Number = Quantity(value=0)
-    """Share by which cycles grow with each further logical CPU that is busy on the socket."""
-    polled: bool = False
-    """A polling thread takes a whole logical CPU at any load, and needs no interrupt."""
-    filesystems: dict[str, Number] = Field(default_factory=dict)
-    """Extra cycles per request by file system."""
-    sections: dict[str, FileSection] = Field(default_factory=dict)
-    """By file system or guest: what the requests of one file or virtual disk pass one by one."""
-    guests: dict[str, Number] = Field(default_factory=dict)
-    """Extra cycles per request by guest kind."""
-    joint: JointDraws | None = None
-    """The fitted numbers' joint distribution."""
-    alternatives: tuple[Alternative, ...] = ()
-    """Other explanations of the same rows, with their weights; predictions draw from all."""
-    residuals: tuple[Residual, ...] = ()
-    """Residuals of the rows that it was fitted to, and of those held out."""
-    captured: Captured | None = None
-    untold: dict[str, str] = Field(default_factory=dict)
-    """Dotted key of a number that the rows do not tell -> what would tell it."""
-    sources: tuple[str, ...] = ()
-    notes: str = ""
-
-    def with_cycles(self, factor: float) -> StackProfile:
-        """Return the stack with *factor* times the cycles that a thread pays for each request."""
-        update: dict[str, object] = {"scale": self.scale * factor}
-        for part in CYCLES:
-            q: Quantity = getattr(self, part)
-            ends = {k: v * factor for k in ("low", "high") if (v := getattr(q, k)) is not None}
-            update[part] = q.model_copy(update={"value": q.value * factor, **ends})
-        return self.model_copy(update=update)
 
 
 class PlatformProfile(Frozen):

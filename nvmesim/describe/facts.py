@@ -24,14 +24,11 @@ class FoundCpu:
 
     model: str
     sockets: int
-    cores: int
-    """Of one socket."""
+    cores: int  # of one socket
     threads_per_core: int
-    base_ghz: float | None = None
-    """As the model's name states it."""
+    base_ghz: float | None = None  # as the model's name states it
     bogomips: float | None = None
-    guest: bool = False
-    """True if a hypervisor was seen: then sockets and cores are what it shows."""
+    guest: bool = False  # True if a hypervisor was seen: then sockets and cores are what it shows
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,8 @@ class Slot:
     node: int | None = None
     socket: int | None = None
     uplink: Uplink | None = None
-    root: str | None = None
-    """PCI domain and bus of the root complex that it is below."""
-    disks: tuple[str, ...] = ()
-    """Block devices that the dump itself ties to this place."""
+    root: str | None = None  # PCI domain and bus of the root complex that it is below
+    disks: tuple[str, ...] = ()  # block devices that the dump itself ties to this place
 
 
 @dataclass(frozen=True)
@@ -78,8 +73,7 @@ class Disk:
     size: int | None = None
     interface: Interface | None = None
     rotates: bool = False
-    address: str | None = None
-    """PCI address, where the dump says it."""
+    address: str | None = None  # PCI address, where the dump says it
 
 
 @dataclass(frozen=True)
@@ -88,14 +82,12 @@ class Array:
 
     name: str
     level: str
-    members: tuple[str | None, ...]
-    """Disks in the order of their roles; None where one is missing."""
+    members: tuple[str | None, ...]  # disks in the order of their roles; None where one is missing
     layout: str | None = None
     chunk: int | None = None
     spares: tuple[str, ...] = ()
     faulty: tuple[str, ...] = ()
-    replacing: tuple[str, ...] = ()
-    """Disks that are being rebuilt in the place of missing members."""
+    replacing: tuple[str, ...] = ()  # disks that are being rebuilt in the place of missing members
     rebuild: bool = False
     bitmap: Literal["none", "internal", "external"] | None = None
 
@@ -105,10 +97,8 @@ class Assumption:
     """What a dump leaves open and how it is taken."""
 
     text: str
-    unless: str = ""
-    """Tool whose dump answers it."""
-    array: str = ""
-    """The array that it is about, which that dump must have; blank: any."""
+    unless: str = ""  # tool whose dump answers it
+    array: str = ""  # the array that it is about, which that dump must have; blank: any
 
 
 @dataclass
@@ -122,8 +112,7 @@ class Facts:
     slots: list[Slot] = field(default_factory=list)
     disks: list[Disk] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
-    read: list[str] = field(default_factory=list)
-    """Facts found, for a person."""
+    read: list[str] = field(default_factory=list)  # facts found, for a person
     assumed: list[Assumption] = field(default_factory=list)
 
     def assume(self, text: str, *, unless: str = "", array: str = "") -> None:
@@ -206,8 +195,7 @@ def pcie_parts(link: str) -> tuple[int, int]:
     return int(generation), int(lanes)
 
 
-SAME_SIZE: Final = 0.1
-"""Drives of one series and capacity differ less: 3.84 and 4 TB do not."""
+SAME_SIZE: Final = 0.1  # drives of one series and capacity differ less: 3.84 and 4 TB do not
 
 _SERIES: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
     (re.compile(r"SSDPE2KE0(?:16|32|64)T8|\bP4610\b"), ("intel-p4610-1.6tb", "intel-p4610-6.4tb")),

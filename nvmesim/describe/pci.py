@@ -33,8 +33,7 @@ _SPEED: Final = re.compile(r"Speed ([\d.]+) ?GT/s[^,]*, Width x(\d+)")
 _BUSES: Final = re.compile(r"Bus: primary=([0-9a-f]+), secondary=([0-9a-f]+)")
 _CONTROLLERS: Final = ("RAID bus controller", "Serial Attached SCSI controller")
 VMD_NAME: Final = "Volume Management Device"
-VMD_DOMAIN: Final = 0x10000
-"""Linux numbers the PCI domains behind VMD from here."""
+VMD_DOMAIN: Final = 0x10000  # Linux numbers the PCI domains behind VMD from here
 VMD_LANES: Final = 16
 _EMULATED: Final = re.compile(r"QEMU|Red Hat|VirtualBox|VMware", re.I)
 """Emulated devices state 2.5 GT/s x1 whatever carries them."""
@@ -50,15 +49,11 @@ class Function:
     node: int | None = None
     link: str | None = None
     fastest: str | None = None
-    port: str = ""
-    """Root Port, Upstream Port, Downstream Port, Endpoint; "" if it does not say."""
-    secondary: int | None = None
-    """Bus below a bridge."""
+    port: str = ""  # Root Port, Upstream Port, Downstream Port, Endpoint; "" if it does not say
+    secondary: int | None = None  # bus below a bridge
     denied: bool = False
-    whole: bool = True
-    """True if nothing of its description is missing."""
-    packets: tuple[int, int] | None = None
-    """Largest payload and read request that are set, bytes."""
+    whole: bool = True  # True if nothing of its description is missing
+    packets: tuple[int, int] | None = None  # largest payload and read request that are set, bytes
 
     @property
     def domain(self) -> int:
@@ -215,8 +210,7 @@ def _vmd(drive: Function, vmds: list[Function], facts: Facts) -> Uplink | None:
 
 
 LARGEST: Final = 32 << 20
-MAX_DEPTH: Final = 64
-"""lstopo nests about 20 objects on the largest machines."""
+MAX_DEPTH: Final = 64  # lstopo nests about 20 objects on the largest machines
 _SUBSET: Final = re.compile(r"<!ENTITY|<!DOCTYPE[^>\[]*\[", re.I)
 _NVME: Final = "0108"
 _BEHIND: Final[dict[str, Interface]] = {
@@ -228,8 +222,7 @@ _BEHIND: Final[dict[str, Interface]] = {
 """Interface of the drives behind a controller of that PCI class."""
 _DRIVE_WIDTHS: Final = (4, 2, 1, 8, 16)
 _UPLINK_WIDTHS: Final = (16, 8, 4, 2, 1)
-_PACKAGES: Final = ("Package", "Socket")
-"""hwloc 2 and 1."""
+_PACKAGES: Final = ("Package", "Socket")  # hwloc 2 and 1
 _ROOT_BUSES: Final = re.compile(r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-")
 _BLOCK: Final = re.compile(r"(nvme\d+(?:c\d+)?n\d+|sd[a-z]+|hd[a-z]+)$")
 

@@ -42,8 +42,7 @@ class PlacedDrive:
     socket: int
     link: str | None = None
     uplink: Uplink | None = None
-    root: str | None = None
-    """Address of the root complex, where the scenario has it."""
+    root: str | None = None  # address of the root complex, where the scenario has it
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -76,8 +75,7 @@ class NamedUplink:
     link: str
     socket: int
     link_assumed: bool
-    root: str | None = None
-    """Address of the root complex, where the scenario has it."""
+    root: str | None = None  # address of the root complex, where the scenario has it
 
 
 @dataclass(frozen=True)
@@ -85,21 +83,15 @@ class Server:
     """Everything that a scenario says, but for its load."""
 
     cpu: CatalogPart
-    memory: list[bool]
-    """Of each socket."""
-    uplinks: dict[str, NamedUplink]
-    """By address."""
-    roots: dict[str, tuple[str, int]]
-    """Name and socket by address."""
-    drives: list[PlacedDrive]
-    """In the order of their numbers."""
+    memory: list[bool]  # of each socket
+    uplinks: dict[str, NamedUplink]  # by address
+    roots: dict[str, tuple[str, int]]  # name and socket by address
+    drives: list[PlacedDrive]  # in the order of their numbers
     arrays: list[PlacedArray]
     read: list[str]
     assumed: list[str]
-    missing: list[str]
-    """Facts that no dump has, and the command that would tell."""
-    packets: tuple[int, int] | None = None
-    """Largest PCIe payload and read request, bytes."""
+    missing: list[str]  # facts that no dump has, and the command that would tell
+    packets: tuple[int, int] | None = None  # largest PCIe payload and read request, bytes
 
 
 class Sockets:

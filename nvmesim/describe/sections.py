@@ -17,8 +17,7 @@ from nvmesim.describe import listings, pci
 from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Nodes, Slot
 from nvmesim.errors import InputError
 
-LARGEST: Final = 32 << 20
-"""Bytes; lstopo of the largest machines writes 2 MB."""
+LARGEST: Final = 32 << 20  # bytes; lstopo of the largest machines writes 2 MB
 MARK: Final = "#####"
 """Begins the lines that the collecting script puts before each command."""
 
@@ -28,10 +27,8 @@ class Dump:
     """One kind of dump."""
 
     tool: str
-    start: str
-    """Pattern of its first line."""
-    rest: str
-    """Pattern of what follows; "json": to the end of the value."""
+    start: str  # pattern of its first line
+    rest: str  # pattern of what follows; "json": to the end of the value
     read: Callable[[Source], Facts]
 
 
@@ -102,10 +99,8 @@ class FileSections:
     """Everything that a file holds."""
 
     dumps: tuple[ReadDump, ...]
-    ignored: tuple[str, ...]
-    """Pieces that are no dump, each with its line."""
-    absent: tuple[str, ...]
-    """Commands that the collecting script could not run."""
+    ignored: tuple[str, ...]  # pieces that are no dump, each with its line
+    absent: tuple[str, ...]  # commands that the collecting script could not run
 
 
 def read_file(path: Path) -> FileSections:

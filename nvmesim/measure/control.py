@@ -32,38 +32,28 @@ from nvmesim.network.network import HORIZON_PS
 from nvmesim.units import PS_PER_S, percent
 from nvmesim.warning import Warning
 
-MIN_REQUESTS: Final = 200_000
-"""Least number of measured requests behind a precision."""
-FEW_REQUESTS: Final = 40_000
-"""Least number behind an answer that nobody asked a precision of."""
-TIMES_IN_FLIGHT: Final = 40
-"""Such an answer is of what is in flight so many times over, at least."""
+MIN_REQUESTS: Final = 200_000  # least number of measured requests behind a precision
+FEW_REQUESTS: Final = 40_000  # least number behind an answer that nobody asked a precision of
+TIMES_IN_FLIGHT: Final = 40  # such an answer is of what is in flight so many times over, at least
 FEWEST_TIMES: Final = 10
 """Turnovers of what is in flight below which a closed loop is not called converged."""
 MAX_REQUESTS: Final = 20_000_000
 MAX_BATCH: Final = 1 << 14
-BATCHES: Final = 64
-"""Batches that the least run is cut into."""
+BATCHES: Final = 64  # batches that the least run is cut into
 TAIL_FACTOR: Final = 5
 """The 99th percentile may be so many times less precise than IOPS (5 % against 1 %)."""
-CHECK_EVERY: Final = 16
-"""Batches between two looks at an open loop's backlog."""
+CHECK_EVERY: Final = 16  # batches between two looks at an open loop's backlog
 GROWTH: Final = 0.005
 """Backlog growth, relative to completions, below which an open loop is called stable."""
-RELAXATIONS: Final = 25
-"""Relaxation times that an open loop must be watched for."""
+RELAXATIONS: Final = 25  # relaxation times that an open loop must be watched for
 MIN_BACKLOG: Final = 500
 """Growth in requests over the looked-at half that noise of a stable queue does not reach."""
 TRICKLE: Final = 1024
-TREND: Final = 1.4
-"""A run whose p99 still rises goes on for so many squared times its length."""
-VISITS_BATCHES: Final = 8
-"""Batches that tell how many stations a request visits."""
+TREND: Final = 1.4  # a run whose p99 still rises goes on for so many squared times its length
+VISITS_BATCHES: Final = 8  # batches that tell how many stations a request visits
 
-Progress = Callable[[str, float], None]
-"""Called with what is being done and how far it is, 0 to 1."""
-Recorder = Callable[[Ints], None]
-"""Called with the rows of `Engine.records`."""
+Progress = Callable[[str, float], None]  # called with what is being done and how far it is, 0 to 1
+Recorder = Callable[[Ints], None]  # called with the rows of `Engine.records`
 
 
 @dataclass(frozen=True)
@@ -74,16 +64,14 @@ class RunGoal:
     """Relative 95 % half-width of total IOPS; the p99's is `TAIL_FACTOR` times as much."""
     requests: int | None = None
     duration_ps: int | None = None
-    tail: float | None = None
-    """That of the p99; None: `TAIL_FACTOR` times the precision."""
+    tail: float | None = None  # that of the p99; None: `TAIL_FACTOR` times the precision
     least: int = MIN_REQUESTS
     visits: int | None = None
     """Station visits behind an answer: shortens the least run, to `FEW_REQUESTS`; None: never."""
     patience: int | None = None
     """Station visits after which precise IOPS end the run, whatever p99's interval; None: never."""
     most: int = MAX_REQUESTS
-    wall_s: float = math.inf
-    """Give up after so much real time."""
+    wall_s: float = math.inf  # give up after so much real time
 
     @property
     def batch(self) -> int:
@@ -105,8 +93,7 @@ class Measured:
     head: Floats
     """float64[n, len(Col)]: first batches, warm-up included, of equal size; none if they differ."""
     batch: int
-    warmup_requests: int
-    """Completions before the window."""
+    warmup_requests: int  # completions before the window
     converged: bool
     backlog_per_s: float | None = None
     """Not None: unstable, and the backlog grows by so many requests a second."""
@@ -118,15 +105,9 @@ class Controller:
     """One run of one engine towards a goal."""
 
     def __init__(
-        self,
-        engine: Engine,
-        reducer: Reducer,
-        goal: RunGoal,
-        load: RunLoad,
-        *,
-        record: Recorder | None = None,
-        progress: Progress | None = None,
-    ) -> None:
+        self, engine: Engine, reducer: Reducer, goal: RunGoal, load: RunLoad, *,
+        record: Recorder | None = None, progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         self._engine, self._goal, self._load = engine, goal, load
         self._record, self._progress = record, progress
         self._kept = Collector(reducer, goal.batch)

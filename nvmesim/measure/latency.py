@@ -24,10 +24,8 @@ from nvmesim.measure.steady import Snapshot, Window, group_edges, half_width
 from nvmesim.units import PS_PER_S
 from nvmesim.warning import Warning
 
-ASKED: Final = 99.0
-"""The percentile that every run is to tell, %."""
-MIN_BEYOND: Final = 100
-"""Samples that must lie beyond a percentile for it to be reported."""
+ASKED: Final = 99.0  # the percentile that every run is to tell, %
+MIN_BEYOND: Final = 100  # samples that must lie beyond a percentile for it to be reported
 MAX_TAIL_ERROR: Final = 1.6
 """Largest 95 % half-width of the share beyond a reported percentile, relative to that share.
 
@@ -39,8 +37,7 @@ MIN_BEYOND_SECTION: Final = 1000
 """Samples that must lie beyond a percentile in each of those groups. Assumed."""
 GROWN: Final = 1.5
 """Requests beyond a quantile of a window's later half over those of its first: more has a trend."""
-LATENCY, CLAT = 0, 1
-"""Second index of the histograms."""
+LATENCY, CLAT = 0, 1  # second index of the histograms
 
 
 def sections_need(p: float) -> int:
@@ -52,14 +49,10 @@ def sections_need(p: float) -> int:
 class Samples:
     """Histograms of groups of batches, trimmed to the bins in use."""
 
-    groups: Ints
-    """int64[n_groups, n_bins]"""
-    low_ps: Floats
-    """float64[n_bins]: lower edges"""
-    width_ps: Floats
-    """float64[n_bins]"""
-    middle_ps: Floats
-    """float64[n_bins]"""
+    groups: Ints  # int64[n_groups, n_bins]
+    low_ps: Floats  # float64[n_bins]: lower edges
+    width_ps: Floats  # float64[n_bins]
+    middle_ps: Floats  # float64[n_bins]
     max_ps: float
 
     @staticmethod

@@ -24,8 +24,7 @@ from nvmesim.network.network import SCALE_ONE, Kind, Network, StationInfo
 from nvmesim.scenario.resolved import Socket
 from nvmesim.units import PS_PER_S
 
-N_CHILD_SUMS: Final = 6
-"""Per drive: commands, bios and bytes, each for reads and writes."""
+N_CHILD_SUMS: Final = 6  # per drive: commands, bios and bytes, each for reads and writes
 SKEW_SIGMA: Final = 5.0
 """Deviations of its visits by which one of n alike stations counts as busier than its siblings."""
 
@@ -35,10 +34,8 @@ class Totals:
     """The sums that reports are made of."""
 
     duration_ps: float
-    requests: int
-    """Measured completions, and what arrived beyond them where the backlog grows."""
-    stations: Floats
-    """float64[n_stations, 4], see `Acc`"""
+    requests: int  # measured completions, and what arrived beyond them where the backlog grows
+    stations: Floats  # float64[n_stations, 4], see `Acc`
     children: Floats
     """float64[n_drives, 6]: reads, writes, read bios, write bios, read bytes, write bytes"""
 

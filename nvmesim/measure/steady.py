@@ -52,8 +52,7 @@ class Col(IntEnum):
     WRITE_LAT = 6
     READ_CLAT = 7
     WRITE_CLAT = 8
-    OUTSTANDING = 9
-    """In flight at the end; not a sum."""
+    OUTSTANDING = 9  # in flight at the end; not a sum
 
 
 SUMMED: Final = ("histogram", "flows", "children", "stations", "syncs", "classes")
@@ -66,22 +65,15 @@ class Snapshot:
 
     n_records: int
     duration_ps: float
-    latency_max_ps: Ints
-    """int64[2, 2], as `Batch`"""
-    histogram: Ints
-    """int64[2, 2, HIST_BINS]"""
-    flows: Ints
-    """int64[n_flows]"""
-    children: Floats
-    """float64[...]: what the reducer made of `Batch.alternatives`."""
-    stations: Floats
-    """float64[n_stations, 4]: sums of many batches overflow int64"""
-    syncs: Ints
-    """int64[HIST_BINS]"""
+    latency_max_ps: Ints  # int64[2, 2], as `Batch`
+    histogram: Ints  # int64[2, 2, HIST_BINS]
+    flows: Ints  # int64[n_flows]
+    children: Floats  # float64[...]: what the reducer made of `Batch.alternatives`
+    stations: Floats  # float64[n_stations, 4]: sums of many batches overflow int64
+    syncs: Ints  # int64[HIST_BINS]
     classes: Ints = field(default_factory=lambda: np.zeros((0, HIST_BINS), np.int64))
     """int64[n_classes, HIST_BINS], as `Batch`"""
-    outstanding: int = 0
-    """At the end; not a sum."""
+    outstanding: int = 0  # at the end; not a sum
 
     def __add__(self, other: Snapshot) -> Snapshot:
         """Both together."""
@@ -118,8 +110,7 @@ class Reducer:
 
     flow_bytes: Floats
     """float64[2, n_flows]: bytes of a completion, in the row of its operation; 0: not measured"""
-    children: Callable[[Ints], Floats]
-    """Sums over `Batch.alternatives`."""
+    children: Callable[[Ints], Floats]  # sums over `Batch.alternatives`
 
     def record(self, batch: Batch) -> Floats:
         """float64[len(Col)] of *batch*."""
@@ -156,8 +147,7 @@ class Window:
     """The measured part of a run: everything that is reported comes from here."""
 
     warmup_ps: float
-    records: Floats
-    """float64[n, len(Col)]"""
+    records: Floats  # float64[n, len(Col)]
     snapshots: tuple[Snapshot, ...]
 
     @property
@@ -371,8 +361,7 @@ def relative_half(interval: Interval) -> float:
     return (interval.high - interval.low) / 2 / interval.value
 
 
-NEWTON_STEPS: Final = 60
-"""Of Newton's method; it stops when nothing changes any more."""
+NEWTON_STEPS: Final = 60  # of Newton's method; it stops when nothing changes any more
 
 
 @cache
@@ -416,16 +405,14 @@ def _density(t: float, freedom: int) -> float:
 
 DRIFT: Final = 0.03
 """Share of what goes into a write buffer that must stay in it, for it to count as filling."""
-CHANCE: Final = 4.0
-"""Standard deviations beyond which a buffer's level did not move by chance."""
+CHANCE: Final = 4.0  # standard deviations beyond which a buffer's level did not move by chance
 
 
 @dataclass(frozen=True)
 class RunLoad:
     """Facts about the load that the controller needs."""
 
-    is_open: bool = False
-    """Requests arrive by the clock."""
+    is_open: bool = False  # requests arrive by the clock
     replayed: bool = False
     """Arrivals end: a trace. Then nothing is warm-up, all of it is the answer."""
     bursts: bool = False

@@ -35,8 +35,7 @@ Source: md.c, md_do_sync: window = 32 * (PAGE_SIZE / 512) sectors."""
 RESYNC_WINDOW: Final = 2 << 20
 """Bytes of a mirror that its resync has outstanding at most. Source: Linux drivers/md/raid1.c:
 RESYNC_DEPTH 32 requests of RESYNC_BLOCK_SIZE."""
-FORCED: Final = 16
-"""Windows outstanding in the stream that keeps the least rebuild speed."""
+FORCED: Final = 16  # windows outstanding in the stream that keeps the least rebuild speed
 OWN_PACE: Final = 1024
 """Units that a controller has outstanding at most to keep its least speed. Assumed: as much of its
 cache as is needed; none publishes it."""
@@ -70,13 +69,9 @@ class BackgroundGroup:
 
 
 def rebuild_group(
-    target: VolumeTarget,
-    scenario: ResolvedScenario,
-    commands: Commands,
-    host: Host,
-    counter: int,
+    target: VolumeTarget, scenario: ResolvedScenario, commands: Commands, host: Host, counter: int,
     memory: int,
-) -> tuple[BackgroundGroup, RebuildInfo]:
+) -> tuple[BackgroundGroup, RebuildInfo]:  # fmt: skip
     """The rebuild (or check) of a volume; *counter* is a delay station that counts its units."""
     volume = target.volume
     table = background_table(volume, scenario.drives)

@@ -43,8 +43,7 @@ class Sent(NamedTuple):
     write: bool
     n_bytes: int
     memory: int
-    direct: bool
-    """It ends at the drive's port."""
+    direct: bool  # it ends at the drive's port
     access: Access
 
 
@@ -52,13 +51,9 @@ class Commands:
     """Programs of drive commands, each made once."""
 
     def __init__(
-        self,
-        b: Builder,
-        scenario: ResolvedScenario,
-        drives: dict[int, DriveModel],
-        paths: Paths,
+        self, b: Builder, scenario: ResolvedScenario, drives: dict[int, DriveModel], paths: Paths,
         plans: Plans,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.b = b
         self._scenario = scenario
         self.drives = drives
@@ -92,16 +87,10 @@ class Commands:
         return ChildRow(tuple(self._program(d, sent, gates[d]) for d in drives), drives)
 
     def bind(
-        self,
-        table: PlanTable,
-        drives: tuple[int, ...],
-        memory: int,
-        direct: bool,
-        access: Access,
-        own: frozenset[int] = frozenset(),
-        elsewhere: Mapping[int, int] = MappingProxyType({}),
+        self, table: PlanTable, drives: tuple[int, ...], memory: int, direct: bool, access: Access,
+        own: frozenset[int] = frozenset(), elsewhere: Mapping[int, int] = MappingProxyType({}),
         queue: Queue | None = None,
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int]:  # fmt: skip
         """Add a table's plans, its members being *drives*; return the first id and the phases.
 
         *own* are the phases of each plan that write what md keeps for itself, past any cache;

@@ -234,8 +234,7 @@ class DriveModel:
         if p.rounds is not None:
             return [*waits, *self._tagged(self._in_rounds(p.rounds, write, n_bytes))]
         if p.latencies is not None:
-            station, row = self._series[write]
-            delay = self._drive.delay_ps
+            (station, row), delay = self._series[write], self._drive.delay_ps
             away = [const(station, delay)] if delay else []
             return [*waits, *away, op(Op.VISIT_SERIES, station, row)]
         served = (self._write if write else self._read)(n_bytes, access.misaligned)
@@ -331,9 +330,9 @@ class DriveModel:
 
     def _found(self) -> list[Row]:
         """The program that a read may find, where collection keeps those apart from the dies."""
-        if not self._n_programs:
-            return []
-        return [op(Op.VISIT_BANK, self._programs_at, -1, 1, self._n_programs, slot=SLOT_PROGRAM)]
+        count = self._n_programs
+        visit = op(Op.VISIT_BANK, self._programs_at, -1, 1, count, slot=SLOT_PROGRAM)
+        return [visit] if count else []
 
     def _data_engines(self) -> tuple[int, int]:
         """First station of the data engines, and how many there are."""
@@ -415,13 +414,14 @@ class DriveModel:
         All of it before the acknowledgement: a write of 3,584 bytes takes a Solidigm P5520 0.43 to
         0.66 ms, one of 4 KiB its buffer's 15 us (md bitmaps of both sizes, linux-raid).
         """
+        return self._on_dies(n, self._unit(4096, SLOT_RMW_DIE))
+
+    def _on_dies(self, n: int, before: list[Row]) -> list[Row]:
+        """*n* programs that are waited for, each on any die and behind the rows *before*."""
         p = self.profile.write
         dist = self._b.dist(gamma_table(p.program.value, p.program_cv.value))
-        program = op(Op.VISIT_BANK, self._dies, dist, 0, self._n_dies, slot=SLOT_DIE)
-        unit = [*self._unit(4096, SLOT_RMW_DIE), program]
-        if n == 1:
-            return unit
-        return [op(Op.SPLIT, n, self._b.program([*unit, op(Op.END)]))]
+        unit = [*before, op(Op.VISIT_BANK, self._dies, dist, 0, self._n_dies, slot=SLOT_DIE)]
+        return unit if n == 1 else [op(Op.SPLIT, n, self._b.program([*unit, op(Op.END)]))]
 
     def flush_rows(self) -> list[Row]:
         """Operations of a flush: a command without data.
@@ -444,9 +444,8 @@ class DriveModel:
         if p.volatile and not p.through and p.flush_serial is None:
             slots = self._b.stations[self._buffer].servers
             rows += [op(Op.ACQUIRE, self._buffer, slots), op(Op.RELEASE, self._buffer, slots)]
-        if self._flushes >= 0:
-            return [*rows, *self._written_out()]
-        return [*rows, const(self._ack, round(time) - self._host.write_ps)]
+        ends = [const(self._ack, round(time) - self._host.write_ps)]
+        return [*rows, *(self._written_out() if self._flushes >= 0 else ends)]
 
     def _written_out(self) -> list[Row]:
         """What one flush, or one write that must reach the media, takes of a volatile drive."""
@@ -463,40 +462,29 @@ class DriveModel:
         stream fills whole pages and leaves nothing to collect: it drains at the sequential
         bandwidth, so it takes so many fewer, whole ones: it is not the drain that limits it.
         """
-        p = self.profile
-        units = n_bytes / p.write.unit.value
-        if p.write.collection is not None:
-            units = n_bytes / UNIT
+        p, c = self.profile, self.profile.write.collection
+        unit = p.write.unit.value if c is None else UNIT
         if not self._sequential:
-            return math.ceil(units)
-        if p.write.collection is not None:
-            most = p.write.collection.ceiling
-            return math.floor(units * min(1.0, most * UNIT / p.write_bandwidth.value))
-        drain = p.dies.value * p.write.unit.value / p.write.program.value * PS_PER_S
-        return math.floor(units * min(1.0, drain / p.write_bandwidth.value))
+            return math.ceil(n_bytes / unit)
+        drain = p.dies.value * unit / p.write.program.value * PS_PER_S
+        if c is not None:
+            drain = c.ceiling * UNIT
+        return math.floor(n_bytes / unit * min(1.0, drain / p.write_bandwidth.value))
 
     def _write_through(self, n_bytes: int) -> list[Row]:
         """What follows the data: the dies themselves; the constant part comes last.
 
         What acknowledges a write that is on the media is a volatile drive's flush, if stated.
         """
-        p = self.profile
+        p = self.profile.write
         n = min(MAX_CHILDREN, self._programs(n_bytes))
-        if self._flushes >= 0 and p.write.flush_serial is not None:
-            n = 0
-        dist = self._b.dist(gamma_table(p.write.program.value, p.write.program_cv.value))
-        die = op(Op.VISIT_BANK, self._dies, dist, 0, self._n_dies, slot=SLOT_DIE)
-        served = [die] if n else []
-        if n > 1:
-            served = [op(Op.SPLIT, n, self._b.program([die, op(Op.END)]))]
         if self._flushes >= 0:
-            reached = self._written_out()
-        elif p.write.volatile and p.write.flush is not None:
-            time = round(p.write.flush.value) - self._host.write_ps
-            reached = [const(self._ack, max(1, time))]
-        else:
-            reached = [op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]
-        return [*served, *reached]
+            served = self._on_dies(n, []) if n and p.flush_serial is None else []
+            return [*served, *self._written_out()]
+        served = self._on_dies(n, []) if n else []
+        if p.volatile and p.flush is not None:
+            return [*served, const(self._ack, max(1, round(p.flush.value) - self._host.write_ps))]
+        return [*served, op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]
 
 
 def _pausing(rounds: Rounds, mean_ps: float, cv: float, stalls: Stalls | None = None) -> Ints:

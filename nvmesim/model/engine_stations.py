@@ -19,8 +19,7 @@ REMOTE_LINE_PS: Final = 92_000
 two Platinum 8269CY: 51.7 ns from the own socket, 111 and 176 ns from the other."""
 PAGE_WRITE: Final = (((0,), True, 0, SECTOR, 1),)
 """The phase in which a bitmap's file is written; its child is not a member's."""
-MOST_NOTED: Final = 1 << 20
-"""Writes that one page's write notes at most: no limit."""
+MOST_NOTED: Final = 1 << 20  # writes that one page's write notes at most: no limit
 
 
 def groups_of(scenario: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]:

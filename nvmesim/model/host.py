@@ -53,14 +53,10 @@ def polling_threads(scenario: ResolvedScenario) -> int:
 class Distance:
     """How far a thread's requests are from it: shares between 0 and 1."""
 
-    drive: float = 0.0
-    """Of its drives, those on another socket."""
-    memory: float = 0.0
-    """Of its queues and buffers, those in another socket's memory."""
-    interrupts: float = 0.0
-    """Of its completions, those that another socket's CPUs take."""
-    shared: bool = False
-    """Threads of several sockets use the target."""
+    drive: float = 0.0  # of its drives, those on another socket
+    memory: float = 0.0  # of its queues and buffers, those in another socket's memory
+    interrupts: float = 0.0  # of its completions, those that another socket's CPUs take
+    shared: bool = False  # threads of several sockets use the target
 
 
 HERE = Distance()
@@ -76,14 +72,10 @@ class Cycles:
     wakeup: float
     interrupt: float
     wakeup_half_ps: int = 0
-    handler: float = 0.0
-    """Of ``complete``, what is inside the interrupt."""
-    handed: float = 0.0
-    """What the kernel's own thread takes to submit, beside ``submit``."""
-    batch: int = 1
-    """Requests of a batch of the thread at most."""
-    per_batch: float = 0.0
-    """What a batch pays once, where the thread works in batches."""
+    handler: float = 0.0  # of ``complete``, what is inside the interrupt
+    handed: float = 0.0  # what the kernel's own thread takes to submit, beside ``submit``
+    batch: int = 1  # requests of a batch of the thread at most
+    per_batch: float = 0.0  # what a batch pays once, where the thread works in batches
 
     @property
     def alone(self) -> float:
@@ -93,15 +85,9 @@ class Cycles:
 
 
 def request_cycles(
-    stack: StackProfile,
-    group: WorkloadGroup,
-    n_bytes: int,
-    *,
-    distance: Distance = HERE,
-    write: bool = False,
-    further: float = 0.0,
-    splits: float = 0.0,
-) -> Cycles:
+    stack: StackProfile, group: WorkloadGroup, n_bytes: int, *, distance: Distance = HERE,
+    write: bool = False, further: float = 0.0, splits: float = 0.0,
+) -> Cycles:  # fmt: skip
     """Cycles of a request of *n_bytes*, its drive and its memory *distance* away.
 
     *further* are those that other threads of its target and other drives of its thread cost it.
@@ -215,14 +201,9 @@ class Host:
         return round(cycles * self._stretch * 1e3 / self._sockets[socket].ghz)
 
     def add_thread(
-        self,
-        name: str,
-        socket: int,
-        interval_ps: int,
-        first_target: int,
-        batch: int = 1,
+        self, name: str, socket: int, interval_ps: int, first_target: int, batch: int = 1,
         per_batch: float = 0.0,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Start a thread on *socket*; return its number.
 
         It takes *batch* requests at once at most, which pay *per_batch* cycles once.
@@ -247,15 +228,9 @@ class Host:
         }  # fmt: skip
 
     def submit_rows(
-        self,
-        cycles: Cycles,
-        engine: float,
-        per_child: float,
-        socket: int,
-        *,
-        closed: bool = True,
+        self, cycles: Cycles, engine: float, per_child: float, socket: int, *, closed: bool = True,
         locks: Sequence[Row] = (),
-    ) -> list[Row]:
+    ) -> list[Row]:  # fmt: skip
         """Submission: the thread, then its CPU for the stack's and the RAID engine's cycles.
 
         It keeps the thread while it passes *locks*, which spin.

@@ -24,14 +24,11 @@ IN_WORDS: Final = {
 class FlowInfo:
     """One kind of request of one group at one target."""
 
-    group: int
-    """-1: background work."""
-    target: int
-    """Position in the group's targets."""
+    group: int  # -1: background work
+    target: int  # position in the group's targets
     write: bool
     n_bytes: int
-    deferred: bool = False
-    """Background work whose commands count as those of the measured requests."""
+    deferred: bool = False  # background work whose commands count as those of the measured requests
 
 
 @dataclass(frozen=True)
@@ -39,10 +36,8 @@ class RebuildInfo:
     """A rebuild or check that runs beside the load."""
 
     volume: str
-    drive: str | None
-    """Being restored; None: a check of all."""
-    station: int
-    """Its visits are units of the rebuild."""
+    drive: str | None  # being restored; None: a check of all
+    station: int  # its visits are units of the rebuild
     unit_bytes: int
     member_bytes: int
 
@@ -51,8 +46,7 @@ class RebuildInfo:
 class ChildInfo:
     """One alternative of a child: a command to one drive."""
 
-    drive: int
-    """Index of the drive, -1 if the alternative is not a drive command."""
+    drive: int  # index of the drive, -1 if the alternative is not a drive command
     write: bool
     n_bytes: int
     n_bios: int
@@ -65,10 +59,8 @@ class Lowered:
     scenario: ResolvedScenario
     network: Network
     stations: tuple[StationInfo, ...]
-    flows: tuple[FlowInfo, ...]
-    """[n_flows]"""
-    children: tuple[ChildInfo, ...]
-    """[n_alts], as `Network.alt_program`"""
+    flows: tuple[FlowInfo, ...]  # [n_flows]
+    children: tuple[ChildInfo, ...]  # [n_alts], as `Network.alt_program`
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     rebuilds: tuple[RebuildInfo, ...] = ()

@@ -24,8 +24,7 @@ TICK_PS: Final = 10**9
 """Of kernels with HZ = 1000, as measured: one busy file makes 999 to 1,000 commits a second."""
 JOURNAL: Final = {"ext4": 12288, "xfs": 0}
 """Bytes that a commit writes before its flush; counted on ext4: commits of 12 KiB."""
-RECORD: Final = 4096
-"""Bytes of the record that ends a commit."""
+RECORD: Final = 4096  # bytes of the record that ends a commit
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,7 @@ class Access:
 
     sequential: bool = False
     """It follows its neighbour, so that programs are full and a disk's arm stays."""
-    through: bool = False
-    """A write that must reach the media (FUA)."""
+    through: bool = False  # a write that must reach the media (FUA)
     misaligned: bool = False
     """It starts inside a physical sector (512e), so that it touches one more."""
 
@@ -54,16 +52,12 @@ class RequestKind:
     """Requests in flight at the target: a sequential stream coalesces with it (md, RAID5/6)."""
     socket: int
     memory: int
-    streams: int = 1
-    """Sequential streams on the target."""
-    through: bool = False
-    """The write must reach the media (FUA)."""
-    flushes: bool = False
-    """A flush follows the write, once it is answered."""
+    streams: int = 1  # sequential streams on the target
+    through: bool = False  # the write must reach the media (FUA)
+    flushes: bool = False  # a flush follows the write, once it is answered
     flushes_all: bool = False
     """It goes to drives without a volatile cache too (`StackProfile.flushes_all`)."""
-    journal: Literal["", "ext4", "xfs"] = ""
-    """The journal that it commits."""
+    journal: Literal["", "ext4", "xfs"] = ""  # the journal that it commits
 
     @property
     def drive_access(self) -> Access:
@@ -161,14 +155,10 @@ of two of at least 4 KiB."""
 class Replay:
     """Arrivals in order of time."""
 
-    kinds: tuple[tuple[bool, int, float], ...]
-    """(write, bytes, share)"""
-    kind: npt.NDArray[np.int64]
-    """int64[n]: index into kinds"""
-    arrival_ps: npt.NDArray[np.int64]
-    """int64[n], ascending, from 0"""
-    device: npt.NDArray[np.int64]
-    """int64[n]: number of the device, in order of appearance"""
+    kinds: tuple[tuple[bool, int, float], ...]  # (write, bytes, share)
+    kind: npt.NDArray[np.int64]  # int64[n]: index into kinds
+    arrival_ps: npt.NDArray[np.int64]  # int64[n], ascending, from 0
+    device: npt.NDArray[np.int64]  # int64[n]: number of the device, in order of appearance
     notes: tuple[str, ...] = ()
 
 

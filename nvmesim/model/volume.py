@@ -30,8 +30,7 @@ from nvmesim.units import PS_PER_S
 CACHE_BYTES: Final = 16 << 20
 """Of a controller's write-back cache, what the model holds: in steady state a cache of any size is
 either full or not filling, and a small one shows that sooner."""
-DESTAGERS: Final = 16
-"""Writes per member that a controller's cache has outstanding. Assumed."""
+DESTAGERS: Final = 16  # writes per member that a controller's cache has outstanding. Assumed.
 
 
 class VolumeTarget:
@@ -41,13 +40,9 @@ class VolumeTarget:
     """True if what is written later goes to a new place, behind what was written before it."""
 
     def __init__(
-        self,
-        b: Builder,
-        scenario: ResolvedScenario,
-        volume: Volume,
-        commands: Commands,
+        self, b: Builder, scenario: ResolvedScenario, volume: Volume, commands: Commands,
         paths: Paths,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._b = b
         self._scenario = scenario
         self._commands = commands

@@ -36,8 +36,7 @@ class Row(NamedTuple):
     c: int = 0
     d: int = 0
     e: int = 0
-    purpose: int = PURPOSE_FIRST_FREE
-    """Separates the draws of one token."""
+    purpose: int = PURPOSE_FIRST_FREE  # separates the draws of one token
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class Builder:
     series_block: list[int] = field(default_factory=list)
     _dists: dict[bytes, int] = field(default_factory=dict)
     _named: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    tables: list[Ints] = field(default_factory=list)
-    """Quantile tables of the distributions, by row."""
+    tables: list[Ints] = field(default_factory=list)  # quantile tables of the distributions, by row
 
     def station(self, name: str, kind: Kind, servers: int = 1, **more: Any) -> int:
         """Add one station, *more* being fields of `Station`; return its id."""
@@ -125,16 +123,9 @@ class Builder:
         return len(self.stations) - 1
 
     def named(
-        self,
-        name: str,
-        role: StationKind,
-        kind: Kind = Kind.FIFO,
-        servers: int = 1,
-        *,
-        own: StationParameters | None = None,
-        scale: Sequence[int] = (),
-        **about: Any,
-    ) -> int:
+        self, name: str, role: StationKind, kind: Kind = Kind.FIFO, servers: int = 1, *,
+        own: StationParameters | None = None, scale: Sequence[int] = (), **about: Any,
+    ) -> int:  # fmt: skip
         """Station that is one line of the `report`; asked for again, it is the same station."""
         key = (name, role, *about.items())
         if key not in self._named:
@@ -323,8 +314,7 @@ def plan_arrays(plans: Plans) -> dict[str, Ints]:
 
 FLOW_ARRAYS: Final = ("program", "write", "bytes", "order_ptr", "order_len", "stream", "class")
 """Names of the fields of `FlowRow` in `Network`."""
-FULL: Final = 1 << 32
-"""The last cumulative threshold of a group."""
+FULL: Final = 1 << 32  # the last cumulative threshold of a group
 
 
 class FlowRow(NamedTuple):
@@ -336,8 +326,7 @@ class FlowRow(NamedTuple):
     order_ptr: int
     order_len: int
     stream: int = -1
-    own: int = -1
-    """Class whose histogram it counts in."""
+    own: int = -1  # class whose histogram it counts in
 
 
 class BurstRow(NamedTuple):

@@ -14,12 +14,9 @@ from nvmesim.array_types import Floats, Ints
 from nvmesim.network.network import SCALE_ONE
 from nvmesim.rng import table_levels
 
-CELLS = 64
-"""Cells of a stop's distribution."""
-RAREST = 1e-4
-"""Share of stops in the last of them."""
-RISES = 4
-"""Times that a table which falls is made to rise and its mean mended, at most."""
+CELLS = 64  # cells of a stop's distribution
+RAREST = 1e-4  # share of stops in the last of them
+RISES = 4  # times that a table which falls is made to rise and its mean mended, at most
 
 
 def _ticks(values_ps: npt.NDArray[np.float64]) -> Ints:
@@ -176,22 +173,17 @@ def _rescaled(values: npt.NDArray[np.float64], mean_ps: float) -> Ints:
 # their cell by Newton's method. `tests/model/test_gamma.py` compares with SciPy.
 
 GAMMA_CELLS: Final = 1024
-BEYOND: Final = 50.0
-"""The cells end where less than exp(-BEYOND) lies beyond."""
-STEPS: Final = 4
-"""Of Newton's method, from a straight line within a cell."""
+BEYOND: Final = 50.0  # the cells end where less than exp(-BEYOND) lies beyond
+STEPS: Final = 4  # of Newton's method, from a straight line within a cell
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 class _Cells(NamedTuple):
     shape: float
-    edges: Floats
-    """float64[GAMMA_CELLS + 1]: of z"""
-    below: Floats
-    """float64[GAMMA_CELLS + 1]: probability below an edge"""
+    edges: Floats  # float64[GAMMA_CELLS + 1]: of z
+    below: Floats  # float64[GAMMA_CELLS + 1]: probability below an edge
     above: Floats
-    scale: float
-    """Factor that makes a density of exp(a (z + 1 - e^z))."""
+    scale: float  # factor that makes a density of exp(a (z + 1 - e^z))
 
 
 def _curve(shape: float, z: Floats) -> Floats:

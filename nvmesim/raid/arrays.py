@@ -22,14 +22,12 @@ from nvmesim.raid.planner.pieces import RawChild, check_offsets, keep
 
 Int32s = NDArray[np.int32]
 
-TableChild = tuple[tuple[int, ...], bool, int, int]
-"""Member alternatives, is a write, bytes, bios."""
+TableChild = tuple[tuple[int, ...], bool, int, int]  # member alternatives, is a write, bytes, bios
 TablePlan = tuple[tuple[TableChild, ...], ...]
 
 STREAM_RUN: Final = 2048
 """Requests of a stream that stay on one member of a raid1 before the model turns to the next."""
-MAX_ORDER: Final = 1 << 20
-"""Most entries of an order that is lengthened to hold a rare plan."""
+MAX_ORDER: Final = 1 << 20  # most entries of an order that is lengthened to hold a rare plan
 
 
 @dataclass(frozen=True)
@@ -150,12 +148,9 @@ class PlanSet:
 
 
 def collected(
-    plans: Iterable[Sequence[Sequence[RawChild]]],
-    n_members: int,
-    request_bytes: int,
-    *,
+    plans: Iterable[Sequence[Sequence[RawChild]]], n_members: int, request_bytes: int, *,
     is_sequential: bool = False,
-) -> PlanTable:
+) -> PlanTable:  # fmt: skip
     """The table of raw plans that come in this order."""
     distinct = PlanSet()
     order = distinct.add(map(table_plan, plans))
@@ -163,14 +158,9 @@ def collected(
 
 
 def build_table(
-    plans: Sequence[TablePlan],
-    order: NDArray[np.integer],
-    n_members: int,
-    request_bytes: int,
-    *,
-    is_sequential: bool = False,
-    read_policy: str = "md",
-) -> PlanTable:
+    plans: Sequence[TablePlan], order: NDArray[np.integer], n_members: int, request_bytes: int, *,
+    is_sequential: bool = False, read_policy: str = "md",
+) -> PlanTable:  # fmt: skip
     """Flat arrays of *plans*; all must have the same number of phases.
 
     >>> build_table([((((0, 1), False, 4096, 1),),)], np.zeros(1, np.int32), 2, 4096).child_alt

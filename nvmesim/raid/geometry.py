@@ -165,9 +165,7 @@ class RaidGeometry(ArrayOptions):
     def stripe_roles(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         """Data members and parity members of each stripe until the layout repeats (raid5/6)."""
         layout = self.layout_name
-        period = self.members - layout.endswith("-6")
-        if layout.startswith("parity-"):
-            period = 1
+        period = 1 if layout.startswith("parity-") else self.members
         return tuple(
             (
                 data_places(self.level, layout, self.members, stripe),

@@ -22,19 +22,6 @@ PARITY_LAYOUTS: Final = {
     "parity-first": "pf",
     "parity-last": "pl",
 }
-RAID6_LAYOUTS: Final = {
-    **PARITY_LAYOUTS,
-    "left-symmetric-6": "left-symmetric-6",
-    "left-asymmetric-6": "left-asymmetric-6",
-    "right-symmetric-6": "right-symmetric-6",
-    "right-asymmetric-6": "right-asymmetric-6",
-    "parity-first-6": "parity-first-6",
-    "ddf-zero-restart": "ddf-zero-restart",
-    "ddf-n-restart": "ddf-n-restart",
-    "ddf-n-continue": "ddf-n-continue",
-}
-"""With those of DDF and those of a raid5 that became a raid6. Source: Linux drivers/md/raid5.c,
-raid5_compute_sector; names as mdadm's."""
 ZONE_LAYOUTS: Final = {"original": "1", "alternate": "2"}
 """How md counts the chunks of a raid0 behind its shorter members. Source: md(4)."""
 _COPY_LAYOUT: Final = re.compile(r"^(near|far|offset|n|f|o)[-_ ]?(\d{1,4})$")
@@ -170,7 +157,7 @@ LEVELS: Final = {
         ),
         Level(
             "raid6", 6, 4, "parity", parity=2,
-            layouts=RAID6_LAYOUTS, default_layout="left-symmetric",
+            layouts=PARITY_LAYOUTS, default_layout="left-symmetric",
         ),
         Level(
             "zfs-mirror", 100, 2, "records", copies="layout", default_layout="near2", records=True

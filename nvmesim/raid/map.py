@@ -76,15 +76,6 @@ def parity_places(level: int, layout: str, members: int, stripe: int) -> tuple[i
     if layout == "parity-last":
         data = members - level_of(level).parity
         return tuple(range(data, members))
-    if layout.endswith("-6"):  # a raid5 of all members but the last, which holds Q
-        return (*parity_places(5, layout[:-2], members - 1, stripe), members - 1)
-    if layout == "ddf-n-restart":
-        return parity_places(level, "left-asymmetric", members, stripe + 1)
-    if layout == "ddf-zero-restart":
-        return parity_places(level, "right-asymmetric", members, stripe)
-    if layout == "ddf-n-continue":
-        last = members - 1 - stripe % members
-        return last, (last - 1) % members
     turn = stripe % members
     first = members - 1 - turn if layout.startswith("left") else turn
     return (first, (first + 1) % members)[: level_of(level).parity]
@@ -96,11 +87,7 @@ def data_places(level: int, layout: str, members: int, stripe: int) -> tuple[int
     >>> data_places(5, "left-symmetric", 4, 0), data_places(5, "left-asymmetric", 4, 1)
     ((0, 1, 2), (0, 1, 3))
     """
-    if layout.endswith("-6"):
-        return data_places(5, layout[:-2], members - 1, stripe)
     parity = parity_places(level, layout, members, stripe)
-    if layout == "ddf-n-continue":
-        return tuple((parity[0] + 1 + i) % members for i in range(members - 2))
     if layout.endswith("-symmetric"):
         first = parity[-1] + 1
         return tuple((first + i) % members for i in range(members - len(parity)))
@@ -236,12 +223,9 @@ class RaidMap:
 
 
 def raid_map(
-    level: int | str,
-    members: int,
-    chunk: int | str | None = None,
-    layout: str | None = None,
+    level: int | str, members: int, chunk: int | str | None = None, layout: str | None = None,
     member_size: int | str | Sequence[int | str] | None = None,
-) -> RaidMap:
+) -> RaidMap:  # fmt: skip
     """Address map of an array as Linux md lays it out.
 
     *chunk* and *member_size* are bytes or texts such as ``"512 KiB"``; *member_size* is the space

@@ -56,17 +56,10 @@ MANY_CLASSES: Final = 4096
 
 
 def plan_table(
-    geometry: RaidGeometry,
-    op: Op,
-    block_size: int,
-    access: Access = "random",
-    *,
-    align: int | None = None,
-    offset: int = 0,
-    span: int | None = None,
-    depth: int = 1,
+    geometry: RaidGeometry, op: Op, block_size: int, access: Access = "random", *,
+    align: int | None = None, offset: int = 0, span: int | None = None, depth: int = 1,
     first_dirty: float | None = None,
-) -> PlanTable:
+) -> PlanTable:  # fmt: skip
     """Every plan that requests of *block_size* bytes meet, and how often or in which order.
 
     Random requests start at ``offset + k * align`` (*align* is the block size if left out) within
@@ -240,8 +233,7 @@ def _exact(geometry: RaidGeometry, pattern: Pattern, offsets: Ints) -> PlanTable
 # raid5.c. Assumed: the size into which the rows of raid5/6 merge; the md ground truth has no
 # resync.
 
-MIRROR_UNIT: Final = 64 * KIB
-"""Source: Linux drivers/md/raid1-10.c, RESYNC_BLOCK_SIZE."""
+MIRROR_UNIT: Final = 64 * KIB  # Source: Linux drivers/md/raid1-10.c, RESYNC_BLOCK_SIZE
 PARITY_UNIT: Final = 128 * KIB
 """Assumed: rows in one command when md resyncs raid5/6, a plug's worth (BLK_PLUG_FLUSH_SIZE)."""
 

@@ -242,13 +242,9 @@ def _adapter(
 
 
 def resolve_drives(
-    scenario: Scenario,
-    sockets: tuple[Socket, ...],
-    adapters: tuple[Adapter, ...],
-    roots: tuple[Root, ...],
-    interconnect: Interconnect | None,
-    notes: ResolveNotes,
-) -> tuple[Drive, ...]:
+    scenario: Scenario, sockets: tuple[Socket, ...], adapters: tuple[Adapter, ...],
+    roots: tuple[Root, ...], interconnect: Interconnect | None, notes: ResolveNotes,
+) -> tuple[Drive, ...]:  # fmt: skip
     """Return one entry per physical drive; each is attached to something that is there."""
     drives: list[Drive] = []
     for number, spec in enumerate(scenario.drives):
@@ -306,14 +302,9 @@ def _adapter_of(spec: DriveSpec, adapters: tuple[Adapter, ...], key: str) -> Ada
 
 
 def _drive_link(
-    part: DriveProfile,
-    spec: DriveSpec,
-    adapter: Adapter | None,
-    socket: Socket,
-    server: ServerSpec,
-    key: str,
-    notes: ResolveNotes,
-) -> Link:
+    part: DriveProfile, spec: DriveSpec, adapter: Adapter | None, socket: Socket,
+    server: ServerSpec, key: str, notes: ResolveNotes,
+) -> Link:  # fmt: skip
     """Return the drive's port at the generation that both of its ends, and the bays, have."""
     try:
         link = parse_link(spec.link or part.link)

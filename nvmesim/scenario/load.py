@@ -205,8 +205,7 @@ def _open_platform(tables: dict[str, Any], key: str) -> None:
             tables[first] = copy.deepcopy(found)
 
 
-COLUMN: Final = 40
-"""Comments stand from here on."""
+COLUMN: Final = 40  # comments stand from here on
 
 
 def to_text(tables: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:

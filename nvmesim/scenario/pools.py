@@ -12,10 +12,8 @@ from nvmesim.scenario.hardware import ResolveNotes
 from nvmesim.scenario.resolved import Volume, WorkloadGroup
 from nvmesim.scenario.schema import VolumeSpec
 
-DEFAULT_RECORD: Final = 128 << 10
-"""Source: zfsprops(7), recordsize."""
-LARGEST_RECORD: Final = 16 << 20
-"""Source: OpenZFS, zfs_max_recordsize as of 2.2."""
+DEFAULT_RECORD: Final = 128 << 10  # Source: zfsprops(7), recordsize
+LARGEST_RECORD: Final = 16 << 20  # Source: OpenZFS, zfs_max_recordsize as of 2.2
 _NOT_OF_ZFS: Final = (
     "chunk", "kernel", "group_thread_cnt", "rebuild", "check", "rebuilt",
     "sync_speed_min", "sync_speed_max", "read_policy", "write_mostly", "rmw_level", "stripe_cache",

@@ -26,10 +26,8 @@ class Socket:
 
     index: int
     cpu: CpuProfile
-    ghz: float
-    """Frequency in force: base, all-core turbo or stated."""
-    memory_bytes_per_s: float
-    """Usable bandwidth of its DIMMs; 0 if it has none."""
+    ghz: float  # frequency in force: base, all-core turbo or stated
+    memory_bytes_per_s: float  # usable bandwidth of its DIMMs; 0 if it has none
 
     @property
     def has_memory(self) -> bool:
@@ -46,12 +44,10 @@ class Socket:
 class Interconnect:
     """Links between two sockets, per pair of sockets."""
 
-    link: Link
-    """All links together; ``link.lanes`` is their number."""
+    link: Link  # all links together; ``link.lanes`` is their number
     efficiency: float
     """Data bytes per raw byte (already applied by `links.transfer_time_ps` at its default)."""
-    latency_ps: int
-    """Added to whatever crosses."""
+    latency_ps: int  # added to whatever crosses
     credits: int | None = None
     """Cache lines outstanding per direction; None: the wire alone is the limit."""
     snoop: Literal["directory", "home"] = "directory"
@@ -68,8 +64,7 @@ class Root:
     index: int
     name: str
     socket: int
-    bytes_per_s: int
-    """Of data, in each direction."""
+    bytes_per_s: int  # of data, in each direction
 
 
 @dataclass(frozen=True)
@@ -79,15 +74,11 @@ class Adapter:
     index: int
     name: str
     kind: Literal["adapter", "switch", "controller", "vmd"]
-    link: Link
-    """Its uplink."""
+    link: Link  # its uplink
     socket: int
-    latency_ps: int = 0
-    """Added per command."""
-    commands_per_s: float | None = None
-    """Commands it takes in all; None: no limit but its link."""
-    cycles_per_command: float = 0.0
-    """Host cycles that each command through it costs more (VMD)."""
+    latency_ps: int = 0  # added per command
+    commands_per_s: float | None = None  # commands it takes in all; None: no limit but its link
+    cycles_per_command: float = 0.0  # host cycles that each command through it costs more (VMD)
     drive_commands_per_s: float | None = None
     """Commands per second that it takes of each drive behind it; None: no such limit."""
     root: int | None = None
@@ -100,17 +91,12 @@ class Drive:
     """One physical drive."""
 
     index: int
-    name: str
-    """As "drive0", unless the scenario names it."""
-    profile: DriveProfile
-    """With the state of the scenario applied."""
-    socket: int
-    """Where it is attached: its own or its adapter's."""
+    name: str  # as "drive0", unless the scenario names it
+    profile: DriveProfile  # with the state of the scenario applied
+    socket: int  # where it is attached: its own or its adapter's
     adapter: int | None
-    link: Link
-    """Its own port, at the generation that both ends have."""
-    delay_ps: int = 0
-    """Added to each command, for a member across a network."""
+    link: Link  # its own port, at the generation that both ends have
+    delay_ps: int = 0  # added to each command, for a member across a network
     root: int | None = None
     """Its own or its adapter's; None: the socket's lanes have no limit but themselves."""
 
@@ -124,17 +110,12 @@ class Volume(ArrayOptions):
 
     index: int
     name: str
-    level: str
-    """A name of `nvmesim.raid.levels.LEVELS`."""
-    members: tuple[int, ...]
-    """Indices of drives, in the order of their member numbers."""
-    layout: str
-    """As "left-symmetric" for RAID5/6; "near", "far" or "offset" for RAID10; else ""."""
-    copies: int
-    """Copies of each chunk: RAID1 all members, RAID10 as its layout says, else 1."""
+    level: str  # a name of `nvmesim.raid.levels.LEVELS`
+    members: tuple[int, ...]  # indices of drives, in the order of their member numbers
+    layout: str  # as "left-symmetric" for RAID5/6; "near", "far" or "offset" for RAID10; else ""
+    copies: int  # copies of each chunk: RAID1 all members, RAID10 as its layout says, else 1
     chunk: int
-    engine: RaidEngineProfile
-    """As it is at this level and kernel."""
+    engine: RaidEngineProfile  # as it is at this level and kernel
     profile: RaidEngineProfile | None = None
     """As its file says, all levels and kernels; None: ``engine`` is all there is."""
     rebuild: bool = False
@@ -156,16 +137,13 @@ class Volume(ArrayOptions):
     """Time since its regions were all clean, over which the load is asked about; None: for ever."""
     first_dirty: float = 0.0
     """Share of random writes that are the first to a clean region of the bitmap."""
-    spares: tuple[int, ...] = ()
-    """Indices of idle drives that stand by."""
-    columns: int | None = None
-    """Members that one stripe covers, if fewer than all (Storage Spaces)."""
+    spares: tuple[int, ...] = ()  # indices of idle drives that stand by
+    columns: int | None = None  # members that one stripe covers, if fewer than all (Storage Spaces)
     logical_sector: int = 512
     """Sector size presented; smaller than the drives' physical sector costs them a read."""
     controller: str = ""
     filesystem: Literal["ext4", "xfs"] | None = None
-    member_bytes: int = 0
-    """Usable size of each member: that of the smallest."""
+    member_bytes: int = 0  # usable size of each member: that of the smallest
     zone_bytes: tuple[int, ...] = ()
     """Usable size of each member where they differ and all of it is used (RAID0 of md)."""
 
@@ -182,8 +160,7 @@ class Target:
     kind: TargetKind
     index: int
     name: str
-    part: int = 0
-    """This file's number among the ``parts`` on the same volume or drive."""
+    part: int = 0  # this file's number among the ``parts`` on the same volume or drive
     parts: int = 1
 
 
@@ -207,23 +184,18 @@ class WorkloadGroup:
     offset: int = 0
     stride: int | None = None
     interlocked: bool = False
-    thread_stride: int = 0
-    """Sequential: distance between the threads' first positions (DiskSpd -T)."""
+    thread_stride: int = 0  # sequential: distance between the threads' first positions (DiskSpd -T)
     read: float = 1.0
-    threads: int = 1
-    """Per target or in all, as the next field says."""
+    threads: int = 1  # per target or in all, as the next field says
     threads_are_per_target: bool = True
     outstanding: int = 1
     outstanding_per: OutstandingPer = "thread-target"
     """Whether a thread keeps ``outstanding`` at every target it opens, or over all of them."""
     span: int | None = None
-    socket: int | None = None
-    """Where the threads run; None: everywhere."""
+    socket: int | None = None  # where the threads run; None: everywhere
     floating: Literal["spread", "pool"] = "spread"
-    buffers: int | None = None
-    """Socket whose memory holds the data; None: the thread's own."""
-    peer: int | None = None
-    """Adapter (a GPU, a network card) that holds the data instead of memory."""
+    buffers: int | None = None  # socket whose memory holds the data; None: the thread's own
+    peer: int | None = None  # adapter (a GPU, a network card) that holds the data instead of memory
     interrupts: int | None = None
     """Socket that takes the interrupts; None: the one of the thread that submitted."""
     batch: int = 0
@@ -237,11 +209,9 @@ class WorkloadGroup:
     arrivals: Literal["poisson", "paced"] = "poisson"
     rate_limit: float | None = None
     """Closed loop: requests per second and thread (and target, if outstanding is so) at most."""
-    trace: Path | None = None
-    """A capture whose arrivals are replayed, open loop."""
+    trace: Path | None = None  # a capture whose arrivals are replayed, open loop
     speed: float = 1.0
-    think_ps: int = 0
-    """Pause of a thread after every ``think_every`` requests."""
+    think_ps: int = 0  # pause of a thread after every ``think_every`` requests
     think_every: int = 1
     sync_every: int = 0
     """Writes after which a flush follows, on average (fsync, fdatasync); 0: never."""
@@ -251,8 +221,7 @@ class WorkloadGroup:
     """Writes end on the media, whatever the drive's cache (FUA; O_SYNC and O_DSYNC)."""
     bursts: BurstsSpec | None = None
     limits: LimitsSpec | None = None
-    slo_ps: int | None = None
-    """Latency that a request should not exceed."""
+    slo_ps: int | None = None  # latency that a request should not exceed
 
     def journal(self, volume: Volume | None) -> Literal["", "ext4", "xfs"]:
         """The file system whose journal its flushes commit on *volume*, None for a drive."""
@@ -322,10 +291,8 @@ class ResolvedScenario:
     volumes: tuple[Volume, ...]
     workload: tuple[WorkloadGroup, ...]
     run: RunSettings = field(default_factory=RunSettings)
-    background: float = 0.0
-    """Share of logical CPUs that other work keeps busy."""
-    max_payload: int = MPS_BYTES
-    """Largest payload of a PCIe packet, bytes."""
+    background: float = 0.0  # share of logical CPUs that other work keeps busy
+    max_payload: int = MPS_BYTES  # largest payload of a PCIe packet, bytes
     roots: tuple[Root, ...] = ()
     max_read_request: int = MRRS_BYTES
     assumptions: tuple[str, ...] = ()

@@ -259,8 +259,6 @@ class VolumeSpec(Strict):
     first."""
     write_mostly: tuple[int, ...] = ()
     """md's --write-mostly: numbers of members that are read only if no other has the data."""
-    boot: bool = False
-    """True if the system starts from it: VROC then wants its members in one domain."""
     rmw_level: Literal[0, 1, 2] = 1
     """md's rmw_level: 0 always reconstruct, 1 choose what reads less, 2 prefer
     read-modify-write."""

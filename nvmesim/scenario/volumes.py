@@ -18,10 +18,7 @@ from nvmesim.scenario.pools import check_pool, pool_bytes, record_bytes
 from nvmesim.scenario.resolved import Drive, Volume
 from nvmesim.scenario.schema import Scenario, VolumeSpec
 
-DEFAULT_CHUNK: Final = 512 * 1024
-"""Source: mdadm's default for arrays with metadata."""
-DOMAIN_LANES: Final = 16
-"""Lanes of a VMD domain. Source: chipict.com/tag/nvme."""
+DEFAULT_CHUNK: Final = 512 * 1024  # Source: mdadm's default for arrays with metadata
 
 
 def resolve_volumes(
@@ -99,8 +96,6 @@ class _Resolving:
         layout, copies = geometry(spec.raid, n, spec.layout, key)
         self._check_degraded(f"{layout}{copies}")
         self._check_members(engine)
-        if spec.boot and engine.boots_from == "one-domain":
-            self._check_domains(engine)
         chunk = record_bytes(spec, key, self.notes) if level.records else spec.chunk
         if chunk is None:
             chunk = default_chunk(engine, n)
@@ -322,33 +317,6 @@ class _Resolving:
             self.notes.assume(
                 f"{key}: members differ ({', '.join(kinds)}); what goes to several of them ends "
                 "with the slowest"
-            )
-
-    def _check_domains(self, engine: RaidEngineProfile) -> None:
-        """Raise GeometryError if a bootable volume spans domains; other drives are dealt to some.
-
-        Source: chipict.com/tag/nvme: domains of 16 lanes, arrays across them are allowed, bootable
-        ones lie inside one.
-        """
-        names: dict[int, str] = {}
-        lanes: dict[int, int] = {}
-        for drive in self.drives:
-            adapter = None if drive.adapter is None else self.scenario.adapters[drive.adapter]
-            if adapter is not None and adapter.kind == "vmd":
-                names[drive.index] = adapter.name
-            else:
-                lanes[drive.socket] = lanes.get(drive.socket, 0) + drive.link.pcie_lanes
-                number = (lanes[drive.socket] - 1) // DOMAIN_LANES
-                names[drive.index] = f"socket {drive.socket} domain {number}"
-        found = sorted({names[member] for member in self.members})
-        if any(name.startswith("socket ") for name in found):
-            self.notes.assume(
-                f"{self.key}.boot: drives behind no VMD fill domains of 16 lanes in their order"
-            )
-        if len(found) > 1:
-            raise GeometryError(
-                f"{self.key}.boot is true and its members are in {len(found)} domains "
-                f"({', '.join(found)}); {engine.name} boots only from a volume inside one"
             )
 
 

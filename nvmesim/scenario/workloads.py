@@ -77,14 +77,10 @@ class Places:
 
 
 def resolve_workload(
-    scenario: Scenario,
-    stack: StackProfile,
-    sockets: tuple[Socket, ...],
-    adapters: tuple[Adapter, ...],
-    drives: tuple[Drive, ...],
-    volumes: tuple[Volume, ...],
+    scenario: Scenario, stack: StackProfile, sockets: tuple[Socket, ...],
+    adapters: tuple[Adapter, ...], drives: tuple[Drive, ...], volumes: tuple[Volume, ...],
     notes: ResolveNotes,
-) -> tuple[WorkloadGroup, ...]:
+) -> tuple[WorkloadGroup, ...]:  # fmt: skip
     """Return the groups of all ``[[workload]]`` tables; a fio file may bring several."""
     places = Places(drives, volumes)
     groups: list[WorkloadGroup] = []
@@ -240,12 +236,9 @@ def _group(
 
 
 def _placed(
-    group: WorkloadGroup,
-    spec: WorkloadSpec,
-    sockets: tuple[Socket, ...],
-    adapters: tuple[Adapter, ...],
-    key: str,
-) -> WorkloadGroup:
+    group: WorkloadGroup, spec: WorkloadSpec, sockets: tuple[Socket, ...],
+    adapters: tuple[Adapter, ...], key: str,
+) -> WorkloadGroup:  # fmt: skip
     """Return *group* with the places that *spec* states; ScenarioError for those not there."""
     if spec.floating is not None and group.socket is not None:
         raise ScenarioError(

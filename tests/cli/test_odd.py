@@ -115,7 +115,7 @@ def test_trace_shows_the_first_of_many_and_all_when_asked(nvmesim, tmp_path):
 @pytest.mark.parametrize(
     ("sample", "words"),
     [
-        ("blkparse/rr_qd4_fmt_commaspace.txt.gz", ["unknown", "every request is known"]),
+        ("blkparse/rr_qd4_opt_t.txt.gz", ["every request is known"]),
         ("fio-json/randrw_bssplit_qd8.json.gz", ["random ?", "is unknown"]),
         ("iostat/text.txt", ["unknown access", "depth"]),
         ("points/datasheet.csv", ["-"]),

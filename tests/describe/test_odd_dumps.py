@@ -26,8 +26,7 @@ unused devices: <none>
 """
 DETAIL = (DATA / "mdadm_detail_raid5_clean.txt").read_text()
 NVME = made.nvme("01:00.0")
-NINES = "9" * 5000
-"""Python converts no number of more than 4,300 digits."""
+NINES = "9" * 5000  # Python converts no number of more than 4,300 digits
 TOO_LONG = "holds a number that cannot be read"
 
 

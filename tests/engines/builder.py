@@ -31,8 +31,7 @@ from nvmesim.network.builder import (
 from nvmesim.network.network import PURPOSE_FIRST_FREE, Kind, Network, Op
 from nvmesim.rng import table_levels
 
-Child = list[tuple[int, int]]
-"""Alternatives: (program, member)."""
+Child = list[tuple[int, int]]  # alternatives: (program, member)
 
 
 def visit(station: int, ps: int = 0, dist: int = -1, after: int = 0, per_child: int = 0) -> Row:
@@ -76,12 +75,9 @@ ANSWER = op(Op.ANSWER)
 
 
 def in_turn(
-    turn: int,
-    before: Sequence[Row],
-    after: Sequence[Row] = (),
-    alone: Sequence[Row] = (),
+    turn: int, before: Sequence[Row], after: Sequence[Row] = (), alone: Sequence[Row] = (),
     tick: int = 0,
-) -> list[Row]:
+) -> list[Row]:  # fmt: skip
     """A turn that closes between *before* and *after*; *alone*: done instead in its tick."""
     lead = [*before, op(Op.CLOSE, turn), *after, op(Op.LEAVE, turn, len(alone))]
     join = op(Op.JOIN, turn, len(lead) + len(alone), len(lead), tick)
@@ -105,8 +101,7 @@ class User:
     thread: int = 0
     target: int = 0
     stream: int = 0
-    arrivals: list[tuple[int, int]] = field(default_factory=list)
-    """(time, flow of the group)."""
+    arrivals: list[tuple[int, int]] = field(default_factory=list)  # (time, flow of the group)
 
 
 @dataclass
@@ -115,8 +110,7 @@ class Flow:
     plans: Sequence[int] = (0,)
     write: int = 0
     stream: int = -1
-    own: int = -1
-    """Class whose histogram it counts in."""
+    own: int = -1  # class whose histogram it counts in
 
 
 class NetworkBuilder:
@@ -160,13 +154,9 @@ class NetworkBuilder:
         return self.station(Kind.GATE, slots, name)
 
     def rounds(
-        self,
-        most: int = 1 << 20,
-        base_ps: int = 0,
-        base_dist: int = -1,
-        in_order: int = 0,
+        self, most: int = 1 << 20, base_ps: int = 0, base_dist: int = -1, in_order: int = 0,
         gathers: int = 0,
-    ) -> int:
+    ) -> int:  # fmt: skip
         batches = Batches(most, base_ps, base_dist, bool(in_order), bool(gathers))
         return self.station(Kind.ROUNDS, own=batches)
 
@@ -183,15 +173,9 @@ class NetworkBuilder:
         return self.station(Kind.SLEEPER, 1, name, own=WakeUp(wake_ps, half_ps))
 
     def dies(
-        self,
-        n: int,
-        program: int,
-        gate: int = -1,
-        suspend_ps: int = -1,
-        gc: int = -1,
-        backlogs: Sequence[int] = (),
-        batches: tuple[int, int, int] = (0, -1, -1),
-    ) -> int:
+        self, n: int, program: int, gate: int = -1, suspend_ps: int = -1, gc: int = -1,
+        backlogs: Sequence[int] = (), batches: tuple[int, int, int] = (0, -1, -1),
+    ) -> int:  # fmt: skip
         """Return the first of *n* dies whose programs take the distribution *program*.
 
         Of *backlogs* each die begins with its own; *batches*: after how many programs comes one,
@@ -254,17 +238,10 @@ class NetworkBuilder:
         return first
 
     def group(
-        self,
-        targets: Sequence[Sequence[Flow]],
-        users: Sequence[User],
-        *,
-        shares: Sequence[float] = (1.0,),
-        gap: int = -1,
-        think_ps: int = 0,
-        replay: bool = False,
-        measured: int = 1,
-        bursts: tuple[int, int, int, int] = BurstRow(),
-    ) -> int:
+        self, targets: Sequence[Sequence[Flow]], users: Sequence[User], *,
+        shares: Sequence[float] = (1.0,), gap: int = -1, think_ps: int = 0, replay: bool = False,
+        measured: int = 1, bursts: tuple[int, int, int, int] = BurstRow(),
+    ) -> int:  # fmt: skip
         """Add a group: *targets* holds a flow a kind, *shares* their probabilities."""
         load, group, first = self._load, len(self._load.groups), len(self._load.flows)
         for flow in (flow for flows in targets for flow in flows):

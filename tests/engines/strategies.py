@@ -14,8 +14,7 @@ from tests.engines import builder as b
 
 NO_BURSTS = (-1, -1, SCALE_ONE, SCALE_ONE)
 PLACES = ("make_gates", "make_queues", "make_banks", "make_dies")
-Roll = Callable[[int, int], int]
-"""A whole number between two, both included."""
+Roll = Callable[[int, int], int]  # a whole number between two, both included
 
 
 def numpy_roll(seed: int) -> Roll:

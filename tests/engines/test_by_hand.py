@@ -62,14 +62,9 @@ FOUR = [0, 5, 20, 55]
     ],
 )
 def test_rounds(
-    engine: Engines,
-    at: list[int],
-    most: int,
-    in_order: int,
-    gathers: int,
-    n_rounds: int,
+    engine: Engines, at: list[int], most: int, in_order: int, gathers: int, n_rounds: int,
     expected: list[int],
-) -> None:
+) -> None:  # fmt: skip
     net = arriving(at, lambda net: net.rounds(most, BASE, in_order=in_order, gathers=gathers))
     found, acc = ends(engine, net)
     assert found == expected

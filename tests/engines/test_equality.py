@@ -13,8 +13,7 @@ from nvmesim.network.network import Network
 from tests.engines.strategies import PLACES, networks, random_network
 
 UNTIL_PS = 1500
-BATCHES = (3, 25, 60)
-"""Completions of the batches that are compared one by one."""
+BATCHES = (3, 25, 60)  # completions of the batches that are compared one by one
 FIELDS = ("status", "start_ps", "end_ps", "outstanding")
 ARRAYS = (
     "count", "latency_sum_ps", "latency_max_ps", "histogram", "flows", "alternatives", "plans",

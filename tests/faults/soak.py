@@ -18,10 +18,8 @@ import nvmesim as ns
 
 POINTS = 120
 WARM_ROUNDS = 3
-BYTES_PER_POINT = 8000
-"""Of a row of the table, which is kept: docs/trust.md."""
-ALLOWED_KIB = 16 * 1024
-"""Growth after the first rounds that is still the allocator's."""
+BYTES_PER_POINT = 8000  # of a row of the table, which is kept: docs/trust.md
+ALLOWED_KIB = 16 * 1024  # growth after the first rounds that is still the allocator's
 TABLES = {
     "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
     "drives": [{"profile": "samsung-980pro-1tb", "count": 2}],

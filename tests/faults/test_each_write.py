@@ -17,8 +17,7 @@ from tests.faults.conftest import assert_one_line
 from tests.faults.test_kills import BEFORE, is_whole
 from tests.faults.test_places import LSCPU
 
-MOST = 200
-"""Operations of a command, none of which has more than some tens."""
+MOST = 200  # operations of a command, none of which has more than some tens
 
 
 class FullDisk:

@@ -23,8 +23,7 @@ COMMANDS = {
     "evidence": ("calibrate", "{points}", "-o", "p.toml", "--report"),
     "describe": ("describe", "{lscpu}", "-o"),
 }
-FITTED = ("calibrate", "evidence")
-"""Commands that take seconds before they write."""
+FITTED = ("calibrate", "evidence")  # commands that take seconds before they write
 LSCPU = """Architecture:          x86_64
 CPU(s):                32
 Thread(s) per core:    2

@@ -1,7 +1,7 @@
 """Fuzz the readers: ``python -m tests.fuzz [TARGET ...] --cases N`` or ``--seconds S``.
 
 Counts add up over runs in ``build/fuzz/counts.json``; an input that falls is kept, shortened, in
-``build/fuzz/found``. With atheris installed ``--atheris TARGET`` lets coverage guide the cases.
+``build/fuzz/found``.
 """
 
 import argparse
@@ -24,17 +24,7 @@ from tests.fuzz.mutate import mutated
 
 # A case is too small to share out; the pools would only wait for each other.
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
-
-# Coverage is counted in what is imported here: before any other import of the readers.
-if "--atheris" in sys.argv:
-    import atheris  # type: ignore[import-not-found,unused-ignore]
-
-    with atheris.instrument_imports(include=["nvmesim.capture", "nvmesim.scenario"]):
-        from tests.fuzz.targets import ROOT, TARGETS, Target, load_readers
-
-        load_readers()
-else:
-    from tests.fuzz.targets import ROOT, TARGETS, Target
+from tests.fuzz.targets import ROOT, TARGETS, Target
 
 OUT = ROOT / "build" / "fuzz"
 LONGEST_S = 10
@@ -156,20 +146,6 @@ class Campaign:
         self.seconds.clear()
 
 
-def _atheris(target: Target, seconds: int) -> None:
-    folder = OUT / "atheris" / target.name
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, seed in enumerate(dict.fromkeys(target.seeds())):
-        (folder / f"seed{number}").write_bytes(seed)
-    options = [f"-max_total_time={seconds}", f"-artifact_prefix={folder.parent}/{target.name}-"]
-
-    def case(data: bytes) -> None:
-        target.run(data)
-
-    atheris.Setup([sys.argv[0], str(folder), *options], case)
-    atheris.Fuzz()
-
-
 def main() -> None:
     names = [target.name for target in TARGETS]
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
@@ -177,13 +153,9 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1_000_000, help="of each, with earlier runs")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
-    parser.add_argument("--atheris", action="store_true", help="coverage-guided, one target")
     asked = parser.parse_args()
     chosen = [t for t in TARGETS if not asked.targets or t.name in asked.targets]
     signal.signal(signal.SIGPROF, _late)
-    if asked.atheris:
-        _atheris(chosen[0], int(min(asked.seconds, 600)))
-        return
     campaign = Campaign(asked.seed)
     seeds = {target.name: target.seeds() for target in chosen}
     start = time.monotonic()

@@ -7,7 +7,7 @@ from pathlib import Path
 from zlib import crc32
 
 from nvmesim.capture.registry import READERS, Reader, guarded_read
-from nvmesim.capture.text import Head, Source
+from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads import diskspd, fio_job
 from tests.capture.contract import check_capture, check_refusal, check_whole
@@ -18,8 +18,7 @@ from tests.fuzz.memory import MemorySource
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "capture" / "data"
 CORPUS = ROOT / "tests" / "corpus"
-SMALL = 1500
-"""Bytes of a seed: a case then takes some 100 us. One seed in fifty is whole."""
+SMALL = 1500  # bytes of a seed: a case then takes some 100 us. One seed in fifty is whole.
 
 Case = Callable[[bytes], bool]
 """Run one input; whether it was read. Anything but a refusal in one line is raised."""
@@ -46,12 +45,6 @@ def read_case(reader: Reader, data: bytes) -> bool:
         check_refusal(error, str(source.path))
         return False
     return True
-
-
-def load_readers() -> None:
-    """Import every reader's module; they come with their first file otherwise."""
-    for reader in READERS:
-        reader.sniff(Head(b"", "", True))
 
 
 def _reader_seeds(name: str) -> list[bytes]:

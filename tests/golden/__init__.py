@@ -23,8 +23,7 @@ from nvmesim.raid.map import raid_map
 from nvmesim.scenario.resolve import resolve
 
 HERE = Path(__file__).parent
-LEFT_OUT = ("wall_s", "nvmesim")
-"""Keys that do not follow from scenario and seed."""
+LEFT_OUT = ("wall_s", "nvmesim")  # keys that do not follow from scenario and seed
 DIGITS = 12
 
 

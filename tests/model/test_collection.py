@@ -21,8 +21,7 @@ from nvmesim.scenario.schema import Scenario
 from tests.engines.test_equality import assert_complete_alike
 
 DRIVE = (Path(__file__).parent / "data" / "k5.toml").read_text("utf-8")
-KNEE, CEILING = 81_451, 317_186
-"""Of these numbers, by the closed forms in docs/equations.md."""
+KNEE, CEILING = 81_451, 317_186  # of these numbers, by the closed forms in docs/equations.md
 
 
 def scenario(folder: Path, *loads: dict[str, Any], queue: str = "") -> Scenario:

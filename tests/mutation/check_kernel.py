@@ -33,8 +33,7 @@ for module in (kernel, kernel_events, kernel_requests, kernel_stations):
         module.uint64 = np.uint64  # as Numba's, ten times as fast
 
 RANDOM, TANDEM = 240, 20
-HANGS_S = 15
-"""CPU seconds of ten networks, which take one or two."""
+HANGS_S = 15  # CPU seconds of ten networks, which take one or two
 EVERYTHING = 1 << 40
 
 

@@ -17,11 +17,9 @@ KERNEL_FURTHER = (
 
 @dataclass(frozen=True)
 class Group:
-    modules: dict[str, tuple[str, ...]]
-    """Tests by module, those first that notice most."""
+    modules: dict[str, tuple[str, ...]]  # tests by module, those first that notice most
     jit: bool = True
-    further: tuple[str, ...] = ()
-    """Slower tests, for what survives those of its module."""
+    further: tuple[str, ...] = ()  # slower tests, for what survives those of its module
 
 
 def _tests(prefix: str, names: str) -> tuple[str, ...]:

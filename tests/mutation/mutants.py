@@ -23,8 +23,7 @@ class Mutant:
     module: str
     number: int
     line: int
-    where: str
-    """The function it is in, or an empty string."""
+    where: str  # the function it is in, or an empty string
     before: str
     after: str
 

@@ -20,8 +20,7 @@ QUICK = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 LONG = settings(QUICK, max_examples=1500)
-SLACK = 1e-9
-"""Of sums of floats."""
+SLACK = 1e-9  # of sums of floats
 
 
 def one_line(said: str) -> str:

@@ -34,39 +34,21 @@ def compute_sector(
         elif layout != "parity-last" and dd >= pd:
             dd += 1
         return stripe, dd, [pd]
-    turn = stripe
-    if layout in ("left-asymmetric", "right-asymmetric", "ddf-zero-restart", "ddf-n-restart"):
-        if layout == "ddf-n-restart":
-            turn += 1
-        right = layout in ("right-asymmetric", "ddf-zero-restart")
-        pd = turn % n if right else n - 1 - turn % n
+    if layout in ("left-asymmetric", "right-asymmetric"):
+        pd = stripe % n if layout == "right-asymmetric" else n - 1 - stripe % n
         qd = pd + 1
         if pd == n - 1:
             dd, qd = dd + 1, 0
         elif dd >= pd:
             dd += 2
     elif layout in ("left-symmetric", "right-symmetric"):
-        pd = n - 1 - turn % n if layout.startswith("left") else turn % n
+        pd = n - 1 - stripe % n if layout.startswith("left") else stripe % n
         qd = (pd + 1) % n
         dd = (pd + 2 + dd) % n
     elif layout == "parity-first":
         pd, qd, dd = 0, 1, dd + 2
-    elif layout == "parity-last":
-        pd, qd = data_disks, data_disks + 1
-    elif layout == "ddf-n-continue":
-        pd = n - 1 - turn % n
-        qd = (pd + n - 1) % n
-        dd = (pd + 1 + dd) % n
     else:
-        qd = n - 1
-        if layout == "parity-first-6":
-            pd, dd = 0, dd + 1
-        else:
-            pd = data_disks - turn % (n - 1) if layout.startswith("left") else turn % (n - 1)
-            if "asymmetric" in layout:
-                dd += dd >= pd
-            else:
-                dd = (pd + 1 + dd) % (n - 1)
+        pd, qd = data_disks, data_disks + 1
     return stripe, dd, [pd, qd]
 
 
@@ -154,13 +136,9 @@ def rows_of(
 
 
 def write_row(
-    n: int,
-    found: dict[int, int],
-    parity: list[int],
-    data: list[int],
-    lost: set[int],
+    n: int, found: dict[int, int], parity: list[int], data: list[int], lost: set[int],
     rmw_level: int,
-) -> tuple[set[int], set[int]]:
+) -> tuple[set[int], set[int]]:  # fmt: skip
     """(members read, members written) for one row that is not cached, at most one member lost."""
     full = {m for m, size in found.items() if size == BLOCK}
     touched = set(found)

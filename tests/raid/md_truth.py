@@ -25,8 +25,7 @@ DATA = Path(__file__).parent / "data"
 MEMBER = 1 << 30
 KIB = 1024
 
-Vector = NDArray[np.float64]
-"""Per request: read bios, write bios, read bytes, write bytes."""
+Vector = NDArray[np.float64]  # per request: read bios, write bios, read bytes, write bytes
 
 
 def rows_of(name: str) -> list[dict[str, str]]:

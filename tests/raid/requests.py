@@ -32,15 +32,9 @@ class Plan:
 
 
 def plan_request(
-    geometry: RaidGeometry,
-    op: Op,
-    offset: int,
-    length: int,
-    cache: StripeCache | None = None,
-    *,
-    first_dirty: bool = False,
-    flush: bool = False,
-) -> Plan:
+    geometry: RaidGeometry, op: Op, offset: int, length: int, cache: StripeCache | None = None, *,
+    first_dirty: bool = False, flush: bool = False,
+) -> Plan:  # fmt: skip
     """Plan of a request; *first_dirty*: the first write to a clean region of the bitmap."""
     below = offset + length <= rebuilt_bytes(geometry)
     phases = raw_plan(geometry, op, offset, length, cache, below=below)

@@ -15,21 +15,20 @@ from tests.raid.requests import plan_request
 
 KIB = 1024
 BLOCK = 4 * KIB
-FIVE = ["left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric",
-        "parity-first", "parity-last"]  # fmt: skip
-SIX = [*FIVE, "left-symmetric-6", "left-asymmetric-6", "right-symmetric-6", "right-asymmetric-6",
-       "parity-first-6", "ddf-zero-restart", "ddf-n-restart", "ddf-n-continue"]  # fmt: skip
+LAYOUTS = ["left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric",
+           "parity-first", "parity-last"]  # fmt: skip
 EXAMPLES = settings(max_examples=60, deadline=None)
 
 
 def parity_cases():
-    for level, layouts in ((5, FIVE), (6, SIX)):
-        for layout in layouts:
+    for level in (5, 6):
+        for layout in LAYOUTS:
             for n in range(3 if level == 5 else 4, 25):
                 yield level, layout, n
 
 
-@pytest.mark.parametrize(("level", "layout"), [(5, name) for name in FIVE] + [(6, n) for n in SIX])
+@pytest.mark.parametrize("level", [5, 6])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_parity_maps_to_24_members(level, layout):
     """Two periods of every layout, each chunk's place and its parity."""
     chunk = 8 * KIB

@@ -11,8 +11,7 @@ from tests.raid.md_truth import Case, cases
 from tests.raid.test_table import check_arrays
 
 KIB = 1024
-LIMIT = 0.10
-"""Of bytes: what repeated runs of one case scatter by, and the goal."""
+LIMIT = 0.10  # of bytes: what repeated runs of one case scatter by, and the goal
 N_SEEDS = 12
 
 

@@ -59,45 +59,6 @@ def test_vroc_mirrors_are_of_two_and_of_four(raid, members):
         ready_for({"raid": raid, "engine": "intel-vroc"}, drives=drives)
 
 
-def vmd(tmp_path, volume, drives, adapters=2):
-    domains = "".join(
-        f'[[adapters]]\nname = "vmd{i}"\nkind = "vmd"\nlink = "pcie3 x16"\nsocket = 0\n'
-        for i in range(adapters)
-    )
-    behind = "".join(
-        f'[[drives]]\nprofile = "{DRIVE}"\ncount = {n}\nbehind = "{place}"\n' for place, n in drives
-    )
-    file = tmp_path / "vroc.toml"
-    file.write_text(
-        f'[server]\n[[server.sockets]]\ncpu = "xeon-gold-6130"\n{domains}{behind}'
-        f'[volume]\nengine = "intel-vroc"\n{volume}\n[workload]\nthreads = 1\nread = 1.0\n'
-        "[run]\nrequests = 500\n"
-    )
-    return ["run", str(file)]
-
-
-def test_a_volume_that_boots_lies_in_one_domain(tmp_path, capsys):
-    across = [("vmd0", 2), ("vmd1", 2)]
-    assert run_command(vmd(tmp_path, 'raid = "raid10"\nboot = true', across)) == 2
-    said = capsys.readouterr().err.strip()
-    assert "\n" not in said
-    assert "volume.boot is true and its members are in 2 domains (vmd0, vmd1)" in said
-    assert "boots only from a volume inside one" in said
-    assert run_command(vmd(tmp_path, 'raid = "raid10"', across)) == 0  # data volumes may
-    inside = [("vmd0", 4)]
-    assert run_command(vmd(tmp_path, 'raid = "raid10"\nboot = true', inside, 1)) == 0
-
-
-def test_domains_of_drives_behind_no_vmd_are_said_to_be_assumed():
-    volume = {"raid": "raid5", "engine": "intel-vroc", "boot": True}
-    four = ready_for(volume, drives=[{"profile": DRIVE, "count": 4}])
-    assert any("fill domains of 16 lanes" in text for text in four.scenario.assumptions)
-    with pytest.raises(GeometryError, match=r"in 2 domains \(socket 0 domain 0, socket 0 domain"):
-        ready_for(volume, drives=[{"profile": DRIVE, "count": 5}])
-    # md boots from anywhere: its boot loader reads one member
-    ready_for({"raid": "raid1", "boot": True}, drives=[{"profile": DRIVE, "count": 5}])
-
-
 def test_the_write_mostly_member_of_a_mirror_reads_nothing():
     volume = {"raid": "raid1", "write_mostly": [0]}
     ready = ready_for(volume, {"read": 1.0}, count=2)

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 LIMIT = 100 << 20
-ROOM = 1 << 30
-"""Address space of Python and its libraries, beside what is planned."""
+ROOM = 1 << 30  # address space of Python and its libraries, beside what is planned
 
 PROGRAM = """
 import json, os, random, resource, sys

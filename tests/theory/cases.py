@@ -22,8 +22,7 @@ US = 1_000_000
 REPLICATIONS = 30
 WARM_UP = 10_000
 REQUESTS = 30_000
-LONG = 160_000
-"""Requests where the queue's memory is long."""
+LONG = 160_000  # requests where the queue's memory is long
 FALSE_ALARM = 1e-4
 
 Metric = Callable[[Batch], float]
@@ -38,10 +37,8 @@ class Case:
     net: Network
     metric: Metric
     seed: int = 1
-    slack: float = 0.0
-    """Relative error of the theory itself, where it is an approximation."""
-    bound: Literal["", "upper", "lower"] = ""
-    """The theory is a bound, not a value."""
+    slack: float = 0.0  # relative error of the theory itself, where it is an approximation
+    bound: Literal["", "upper", "lower"] = ""  # the theory is a bound, not a value
     requests: int = REQUESTS
 
 

@@ -19,8 +19,7 @@ from tests.theory.formulas import (
 from tests.theory.suite import all_cases
 
 CASES = all_cases()
-TEETH = 0.15
-"""No allowed error is so wide that it proves nothing (relative to the exact value)."""
+TEETH = 0.15  # no allowed error is so wide that it proves nothing (relative to the exact value)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

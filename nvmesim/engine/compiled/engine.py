@@ -39,10 +39,8 @@ from nvmesim.rng import mix
 
 FIRST_SHIFT: Final = 18
 """Slots of the wheel are 2**this ps wide until a batch has shown how often events are."""
-SLOT_WIDTH: Final = 0.5
-"""Mean times between visits that a slot is wide; 4 are 5 % slower."""
-LEAST_VISITS: Final = 1000
-"""Visits of a batch that tells that time."""
+SLOT_WIDTH: Final = 0.5  # mean times between visits that a slot is wide; 4 are 5 % slower
+LEAST_VISITS: Final = 1000  # visits of a batch that tells that time
 CPU, BANKS = int(Op.VISIT_CPU), frozenset(map(int, (Op.VISIT_BANK, Op.VISIT_LANE)))
 
 
@@ -245,8 +243,7 @@ def _room(net: Network, slots: int) -> state.Room:
 
 TOKEN_BYTES: Final = 8 * (state.TOKEN_FIELDS + state.HEAP + state.PENDING + 4)
 """Of a slot for one request or command under way, in all arrays of `state.Room`."""
-RECORD_BYTES: Final = 8 * 8 * len(REQUEST_FIELDS)
-"""Of a slot, where rows of requests are recorded."""
+RECORD_BYTES: Final = 8 * 8 * len(REQUEST_FIELDS)  # of a slot, where rows of requests are recorded
 
 
 def _check_memory(slots: int, record: bool) -> None:

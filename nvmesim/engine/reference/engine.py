@@ -53,15 +53,9 @@ class ReferenceEngine:
     """
 
     def __init__(
-        self,
-        net: Network,
-        *,
-        seed: int = 1,
-        replication: int = 0,
-        record: bool = False,
-        timeline: int = 0,
-        stations: Mapping[str, Factory] | None = None,
-    ) -> None:
+        self, net: Network, *, seed: int = 1, replication: int = 0, record: bool = False,
+        timeline: int = 0, stations: Mapping[str, Factory] | None = None,
+    ) -> None:  # fmt: skip
         check(net)
         self.net = net
         self.env = simpy.Environment()

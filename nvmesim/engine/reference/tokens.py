@@ -47,8 +47,7 @@ class Token:
     key: int
     request: Request
     lane: int = 0
-    setup_ps: int = 0
-    """Cycles that the gate of its thread charged; its next CPU visit pays them."""
+    setup_ps: int = 0  # cycles that the gate of its thread charged; its next CPU visit pays them
 
     @property
     def name(self) -> tuple[int, int, int]:
@@ -67,15 +66,13 @@ class Request:
     group: int
     thread: int
     flow: int
-    place: int
-    """Target within the group."""
+    place: int  # target within the group
     plan: int
     n_children: int
     submit_ps: int
     issue_ps: int
     process: simpy.Process | None = None
-    answer_ps: int = -1
-    """When it was counted as completed, if it goes on; -1: it was not yet."""
+    answer_ps: int = -1  # when it was counted as completed, if it goes on; -1: it was not yet
 
 
 @dataclass

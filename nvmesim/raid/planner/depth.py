@@ -32,10 +32,8 @@ TAKEN: Final = 0.75
 """Share of the cache that it then fills before it has caught up with what is being freed and waits
 again, and md handles what it has added. Calibrated as above: a writer half as fast again as md
 frees; 0.75 is off by 11 % at most in the measured cases of 512 KiB chunks."""
-WARM: Final = 4
-"""Depths that are run before a cycle is recorded."""
-CELL_PIECES: Final = 4
-"""Pieces whose planning takes as long as following a cell. Measured."""
+WARM: Final = 4  # depths that are run before a cycle is recorded
+CELL_PIECES: Final = 4  # pieces whose planning takes as long as following a cell. Measured.
 LEAST: Final = 2048
 MOST: Final = 1 << 15
 
@@ -73,15 +71,9 @@ class DepthModel:
     """
 
     def __init__(
-        self,
-        geometry: RaidGeometry,
-        block_size: int,
-        depth: int,
-        *,
-        below: bool = False,
-        seed: int = 0,
-        starts: tuple[int, int] | None = None,
-    ) -> None:
+        self, geometry: RaidGeometry, block_size: int, depth: int, *, below: bool = False,
+        seed: int = 0, starts: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
         """*starts*, (align, how many): requests start at random multiples; None: a stream."""
         self._planner = ParityPlanner(geometry)
         self._geometry = geometry

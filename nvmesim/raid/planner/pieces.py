@@ -115,8 +115,7 @@ FLUSH_BYTES: Final = 128 * KIB
 MAX_REQUESTS: Final = 32
 """Requests in a plug; twice as many if several members are in it (BLK_MAX_REQUEST_COUNT)."""
 
-Bio = tuple[int, int, int]
-"""Member, member offset (bytes), length (bytes)."""
+Bio = tuple[int, int, int]  # member, member offset (bytes), length (bytes)
 
 RowRun = tuple[tuple[int, ...], int, int]
 """Members in submission order, first row, number of rows: each row is one 4 KiB bio a member."""
@@ -257,8 +256,7 @@ BARRIER_UNIT: Final = 64 << 20
 
 RawChild = tuple[tuple[int, ...], bool, int, int, int]
 """Member alternatives, is a write, member offset, bytes, bios."""
-Piece = tuple[int, int]
-"""Start on the volume and length, bytes."""
+Piece = tuple[int, int]  # start on the volume and length, bytes
 
 
 def submission_pieces(offset: int, length: int, cut: int, chunk: int | None) -> list[Piece]:

@@ -56,14 +56,9 @@ def parity_planner(geometry: RaidGeometry) -> ParityPlanner:
 
 
 def raw_plan(
-    geometry: RaidGeometry,
-    op: Op,
-    offset: int,
-    length: int,
-    cache: StripeCache | None = None,
-    *,
+    geometry: RaidGeometry, op: Op, offset: int, length: int, cache: StripeCache | None = None, *,
     below: bool = False,
-) -> RawPlan:
+) -> RawPlan:  # fmt: skip
     """Phases of a request without checks or a bitmap; *below* as in `plan_pieces`.
 
     Raises LimitError where `budget.planning` allows no more.
@@ -126,17 +121,14 @@ def flush_phase(geometry: RaidGeometry) -> list[RawChild]:
 # still holds what it read or wrote before: a sub-stripe stream reads far less than random writes
 # do.
 
-OVERFLOWS: Final = 1024
-"""Random requests that are followed where they overflow the stripe cache."""
+OVERFLOWS: Final = 1024  # random requests that are followed where they overflow the stripe cache
 MAX_REQUESTS: Final = 1 << 15
 """Requests of a cycle that are followed; a longer cycle (odd block sizes) is cut there."""
 LEAST_SHARE: Final = 0.05
 """Share of the rows that are cached from which re-use counts. Below, a write saves at most so much
 of its reads, and the exact expectation over all offsets is worth more than a sample."""
-MOST_ROWS: Final = 400_000
-"""Rows that are followed where they are re-used."""
-RECORDED: Final = 4096
-"""Requests of a random load whose plans are kept, if rows allow."""
+MOST_ROWS: Final = 400_000  # rows that are followed where they are re-used
+RECORDED: Final = 4096  # requests of a random load whose plans are kept, if rows allow
 
 
 @dataclass(frozen=True)
@@ -149,8 +141,7 @@ class Pattern:
     offset: int
     span: int | None
     depth: int
-    below: bool = False
-    """They lie where rebuilding members are good already."""
+    below: bool = False  # they lie where rebuilding members are good already
 
 
 def sequential_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:

@@ -66,15 +66,13 @@ class ParsedLoad:
     name: str
     fields: dict[str, Any]
     """Values of `resolved.WorkloadGroup`, but for name, targets and what the scenario adds."""
-    files: tuple[str, ...] = ()
-    """Targets as that tool names them; empty: none were named."""
+    files: tuple[str, ...] = ()  # targets as that tool names them; empty: none were named
     span_percent: float | None = None
     """Span as a share of each target; instead of ``fields["span"]``."""
     offset_percent: float | None = None
     ignored: tuple[str, ...] = ()
     """Options that do not shape the load, with the reason where it is not plain."""
-    direct: bool | None = None
-    """True if the file cache is bypassed."""
+    direct: bool | None = None  # True if the file cache is bypassed
 
 
 def whole(text: str) -> int | None:
@@ -93,8 +91,7 @@ class Mode(NamedTuple):
 
     access: Access
     direction: Direction
-    number: int | None
-    """Behind a colon: requests between two jumps, or bytes of a hole."""
+    number: int | None  # behind a colon: requests between two jumps, or bytes of a hole
 
 
 def why_refused(option: str, value: str) -> str:
