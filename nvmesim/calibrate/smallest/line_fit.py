@@ -15,7 +15,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, SHEET_CEILING, in_flight, open_ceiling
+from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, in_flight, open_ceiling
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
 from nvmesim.calibrate.drive.starting_point import FLASH_S, fit_stream, sources
 from nvmesim.calibrate.drive.write_side import with_writes
@@ -118,9 +118,10 @@ random reads are taken to be limited by bytes. Assumed."""
 LARGE: Final = 128 << 10
 """Bytes of a random read from which on it is limited by bytes in any case: its pages are on as many
 dies as a stream's."""
-LASTING: Final = 0.5
-"""Share of the writes/s that last by data sheets, from which on small rows are taken to be limited
-by nothing but bytes: caches and fresh flash are no slower for small writes. Assumed."""
+LASTING: Final = 0.05
+"""Small random writes/s, as a share of the bytes of the link, from which on they are taken to be
+limited by nothing but bytes: half of what data sheets let last (0.10). Assumed: caches and fresh
+flash are no slower for small writes."""
 
 BESIDE_LINK: Final = 1.1
 """Bandwidth of a drive whose rows its link stopped, in units of theirs. Assumed: drives are built
@@ -280,7 +281,7 @@ def _lasts(template: DriveProfile, points: Sequence[Point]) -> bool:
     if link.kind != "pcie" or small == max(p.block_size for p in points):
         return False
     top = max(p.iops / p.targets * parts_of(p) for p in points if p.block_size == small)
-    return top < LASTING * SHEET_CEILING[False][0] * link.raw_bytes_per_s / small
+    return top < LASTING * link.raw_bytes_per_s / small
 
 
 def _maker(
