@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final, Literal, get_args
@@ -252,49 +251,82 @@ def best(
     tables, base = tables_of(scenario)
     asked = _states(states, tables)
     changes = list(make_plan(over).changes()) if over else [{}]
-    stop, lock, done = Event(), Lock(), count(1)
-
-    def answered(values: Mapping[str, Any]) -> LevelDesign:
-        """Search the largest load of one design, state by state."""
-        answers: list[StateAnswer] = []
-        near: Applied | None = None
-        design = LevelDesign(values)
-        changed = put(tables, values)
-        levels = [LEVELS.get(str(volume.get("raid"))) for volume in _volumes(changed)]
-        for state in asked:
-            if state == "rebuilding" and any(level and level.records for level in levels):
-                continue
-            try:
-                built = resolve(scenario_from_dict(in_state(changed, state), base))
-                found = LoadSearch(built, goal.limits, seed, stop.is_set).largest(near)
-                answer = _judged(state, found, goal)
-            except FailedArrayError as lost:
-                answer = StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
-            except InputError as error:
-                if state == "healthy" or all(level and level.redundant for level in levels):
-                    return LevelDesign(values, error=str(error))
-                answer = StateAnswer(state, False, why=str(error), lost=True)
-            near = answer.applied or near
-            answers.append(answer)
-            with lock:
-                share = next(done) / (len(changes) * len(asked))
-                if progress is not None:
-                    progress(f"{design.name}, {state}", share)
-        return LevelDesign(values, tuple(answers))
-
+    search = _Search(goal, seed, base, progress, len(changes) * len(asked))
     with ThreadPoolExecutor(usable_cpus()) as pool:
-        # Each in its own thread: the engine runs without the interpreter's lock.
-        waiting = [pool.submit(answered, values) for values in changes]
+        # Each state in its own thread: the engine runs without the interpreter's lock.
+        waiting = [(v, put(tables, v), [pool.submit(search.answer, put(tables, v), v, asked[0])])
+                   for v in changes]  # fmt: skip
         try:
-            designs = [future.result() for future in waiting]
+            for values, changed, found in waiting:
+                near = _known(found[0].result())
+                found += [pool.submit(search.answer, changed, values, state, near)
+                          for state in asked[1:]]  # fmt: skip
+            designs = [_design(v, [f.result() for f in found]) for v, _, found in waiting]
         except BaseException:
-            stop.set()  # Ctrl-C stops each before its next run
+            search.stop.set()  # Ctrl-C stops each before its next run
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     if all(d.error for d in designs):
         raise InputError(f"nothing can be built; the first: {designs[0].error}")
     ranked = sorted(designs, key=lambda d: (bool(d.error), not d.met, -d.worst_iops))
     return Best(goal, str(tables.get("name") or "scenario"), tuple(ranked), asked)
+
+
+@dataclass
+class _Search:
+    """Answers one state of one design after another; several threads share it."""
+
+    goal: BestGoal
+    seed: int | None
+    base: str
+    progress: Progress | None
+    whole: int
+    """States of all designs."""
+    stop: Event = field(default_factory=Event)
+    _lock: Lock = field(default_factory=Lock)
+    _done: int = 0
+
+    def answer(
+        self, tables: Mapping[str, Any], values: Mapping[str, Any], state: State,
+        near: Applied | None = None,
+    ) -> StateAnswer | InputError | None:  # fmt: skip
+        """The largest load of a design in *state*; an error: it cannot be built; None: no state."""
+        levels = [LEVELS.get(str(volume.get("raid"))) for volume in _volumes(tables)]
+        found: StateAnswer | InputError | None = None
+        if state != "rebuilding" or not any(level and level.records for level in levels):
+            found = self._searched(tables, state, near)
+            redundant = all(level and level.redundant for level in levels)
+            if isinstance(found, InputError) and state != "healthy" and not redundant:
+                found = StateAnswer(state, False, why=str(found), lost=True)
+        with self._lock:
+            self._done += 1
+            if self.progress is not None:
+                self.progress(f"{LevelDesign(values).name}, {state}", self._done / self.whole)
+        return found
+
+    def _searched(
+        self, tables: Mapping[str, Any], state: State, near: Applied | None
+    ) -> StateAnswer | InputError:
+        try:
+            built = resolve(scenario_from_dict(in_state(tables, state), self.base))
+            search = LoadSearch(built, self.goal.limits, self.seed, self.stop.is_set)
+            return _judged(state, search.largest(near), self.goal)
+        except FailedArrayError as lost:
+            return StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
+        except InputError as error:
+            return error
+
+
+def _known(found: StateAnswer | InputError | None) -> Applied | None:
+    return found.applied if isinstance(found, StateAnswer) else None
+
+
+def _design(
+    values: Mapping[str, Any], found: Sequence[StateAnswer | InputError | None]
+) -> LevelDesign:
+    error = next((str(f) for f in found if isinstance(f, InputError)), "")
+    states = () if error else tuple(f for f in found if isinstance(f, StateAnswer))
+    return LevelDesign(values, states, error)
 
 
 def _goal(
