@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from nvmesim.study.sweep.plan import make_plan, put
 from nvmesim.study.sweep.workers import usable_cpus
 from nvmesim.units import (
     PS_PER_S,
+    chance,
     format_iops,
     format_time,
     parse_fraction,
@@ -35,6 +36,11 @@ from nvmesim.units import (
 
 State = Literal["healthy", "degraded", "rebuilding"]
 STATES: Final[tuple[State, ...]] = get_args(State)
+HELD: Final = {
+    "cpu": "CPU full", "drive": "drives full", "link": "link full",
+    "raid-engine": "RAID engine full", "limit": "limit reached", "unstable": "not steady",
+}  # fmt: skip
+"""Verdict -> what keeps a load from being larger."""
 FAILED: Final = 0
 """Number of the member that fails: any does as well, but for what RAID10 pairs up."""
 
@@ -189,7 +195,12 @@ class Best(Drawable):
             return self._nearest()
         rates = ", ".join(f"{format_iops(s.iops or 0)} {s.when}" for s in found.states)
         least = min((s.probability or 0.0 for s in found.states), default=0.0)
-        return f"{found.name}: {rates}, with {self.goal.words()} ({least:.0%} sure at least)"
+        return f"{found.name}: {rates}, with {self.goal.words()} ({chance(least)} sure)"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where a state carries more than a healthy array: why that may be."""
+        return tuple(text for design in self.designs for text in _odd(design))
 
     def _nearest(self) -> str:
         """Which limit fails, of the design that comes nearest; lost data is farthest."""
@@ -218,8 +229,23 @@ class Best(Drawable):
             "met": best is not None,
             "best": None if best is None else best.name,
             "designs": [d.to_json() for d in self.designs],
-            "notes": [],
+            "notes": list(self.notes),
         }  # fmt: skip
+
+
+def _odd(design: LevelDesign) -> Iterator[str]:
+    """States that carry more than a healthy array, by less than is known of either."""
+    healthy = next((s.result for s in design.states if s.state == "healthy"), None)
+    for state in design.states:
+        found = state.result
+        if healthy is None or found is None or found.total.iops.value <= healthy.total.iops.value:
+            continue
+        if found.total.iops.low < healthy.total.iops.high:
+            full = found.bottleneck.verdict
+            drives = full in ("drive", "latency-bound")
+            why = "" if drives else f", and what holds it back is not its drives ({HELD[full]})"
+            more = f"{design.name} carries more {state.when} than healthy"
+            yield f"{more}, by less than is known of either{why}"
 
 
 def best(
@@ -391,8 +417,7 @@ def _judged(state: State, found: Found, goal: BestGoal) -> StateAnswer:
     if result is None:
         why = f"{found.miss.words()} with {found.applied.words()}" if found.miss else ""
         return StateAnswer(state, False, found.applied, None, why, found.miss, trials=found.trials)
-    stop = result.bottleneck.verdict
-    why = "more load adds nothing" if stop == "latency-bound" else f"{stop} full"
+    why = HELD.get(result.bottleneck.verdict, "more load adds nothing")
     if found.next_miss is not None:  # the limit that keeps the load from being larger
         why = "CPU" if found.next_miss.what == "cpu" else found.next_miss.what
     missed = None

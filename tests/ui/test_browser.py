@@ -92,7 +92,9 @@ def test_cancel_keeps_the_answer_so_far(tab):
     tab.locator("#answer .cards").wait_for()
     tab.get_by_role("button", name="Cancel").click()
     tab.get_by_text("Cancelled; what is shown is not complete.").wait_for()
-    assert "…" not in tab.locator("#answer .stick").inner_text()
+    assert "…" not in tab.locator("#answer .fast").inner_text()
+    assert "Goal 1 ms: not known" in tab.locator("#answer .stick").inner_text()
+    assert tab.locator("#answer .old").count() == 0
     assert tab.locator("#answer .cards").is_visible()
     assert not tab.get_by_role("button", name="Cancel").is_visible()
 
