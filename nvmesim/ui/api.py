@@ -68,13 +68,14 @@ class Api:
             check(tables)
         if change or settings or not text:
             text = to_text(tables)
-        out: dict[str, Any] = {"toml": text, "controls": controls.values(tables),
-                               "own": list(self.own)}  # fmt: skip
+        out: dict[str, Any] = {
+            "toml": text, "controls": controls.values(tables), "own": list(self.own),
+            "remarks": fitting.remarks(tables),
+        }  # fmt: skip
         try:
             scenario_of(tables)
         except NvmesimError as error:
             return {**out, "error": one_line(str(error))}
-        out["remarks"] = fitting.remarks(tables)
         return out | self._started("refine", {"tables": tables})
 
     def fits(self, asked: dict[str, Any]) -> dict[str, Any]:

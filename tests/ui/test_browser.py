@@ -419,3 +419,14 @@ def test_a_change_that_would_help_is_applied(tab):
     tab.get_by_role("button", name="Apply: 8 md workers").click()
     expect = pytest.importorskip("playwright.sync_api").expect
     expect(tab.locator("#toml")).to_have_value(re.compile("group_thread_cnt = 8"), timeout=LONG_MS)
+
+
+def test_what_does_not_fit_says_so_beside_its_control(tab):
+    pair = SMALL.replace("[[workload]]", '[volume]\nraid = "raid0"\n[[workload]]')
+    load(tab, pair.replace("[[drives]]", "[[drives]]\ncount = 2"))
+    engine = tab.locator('[id="c-volume.engine"]')
+    remark = tab.locator('[data-key="volume.engine"] .remark')
+    engine.select_option("intel-vroc")
+    remark.get_by_text("runs on Windows: take a Windows stack, or Linux md").wait_for()
+    engine.select_option("linux-md")
+    remark.wait_for(state="hidden")
