@@ -177,7 +177,7 @@ def test_the_whole_session_by_keyboard(tab):
     tab.get_by_role("link", name="Compare").press("Enter")
     tab.locator("#designs li").nth(1).wait_for()
     tab.get_by_role("button", name="Compare", exact=True).press("Enter")
-    row = tab.get_by_role("row", name="workload.outstanding")
+    row = tab.get_by_role("row", name="Outstanding per thread")
     row.wait_for()
     assert "4 5" in " ".join(row.inner_text().split())
 
