@@ -186,6 +186,17 @@ def format_time(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
+def chance(p: float) -> str:
+    """A probability in percent, never quite 0 or 100.
+
+    >>> chance(0.731), chance(0.9999), chance(0.0)
+    ('73 %', '> 99 %', '< 1 %')
+    """
+    if p >= 0.995:
+        return "> 99 %"
+    return "< 1 %" if p < 0.005 else f"{100 * p:.0f} %"
+
+
 def percent(share: float) -> str:
     """A share in percent.
 

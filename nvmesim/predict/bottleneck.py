@@ -258,6 +258,9 @@ def describe(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
     if info.resource == "engine-threads":
         threads = "one RAID thread" if info.servers == 1 else f"{info.servers} RAID threads"
         return f"{threads} ({info.name}, {busy_text})"
+    if info.resource == "rounds":
+        queue = spoken(lowered, totals, full).replace("batch service", "queue")
+        return f"{queue}, served in batches ({busy_text})"
     if info.kind in ("raid-engine", "lock"):
         return f"{info.name}, which requests pass one by one ({busy_text})"
     return f"{spoken(lowered, totals, full)} ({busy_text})"

@@ -21,6 +21,7 @@ from nvmesim.show.words import one_line, percent, plural
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
 
+_MICRO = re.compile(r"(?<=\d) us\b")
 GLYPH = 0.6
 """Mean width of a glyph in units of the font size; wide fonts (DejaVu Sans) need this much."""
 
@@ -39,7 +40,12 @@ def escaped(text: object) -> str:
     >>> escaped('<b>"x"</b>')
     '&lt;b&gt;&#34;x&#34;&lt;/b&gt;'
     """
-    return str(escape(one_line(str(text))))
+    return str(escape(_micro(one_line(str(text)))))
+
+
+def _micro(text: str) -> str:
+    """*text* with the sign of microseconds, which a terminal may not have."""
+    return _MICRO.sub(" µs", text)
 
 
 def html(blocks: Iterable[Block]) -> Markup:
@@ -117,7 +123,7 @@ def _environment() -> Environment:
     def safe(value: Any) -> Any:
         """Take control characters out of each text that a template shows."""
         is_text = isinstance(value, str) and not isinstance(value, Markup)
-        return one_line(value) if is_text else value
+        return _micro(one_line(value)) if is_text else value
 
     made = Environment(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(load), finalize=safe

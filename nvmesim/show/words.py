@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nvmesim.measure.figures import Distribution, Interval
+from nvmesim.units import chance as chance
 from nvmesim.units import percent as percent
 
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
@@ -149,17 +150,6 @@ def small_share(value: float) -> str:
     if 0 < value < 1e-5:
         return "< 0.001 %"
     return f"{100 * value:.2g} %" if value < 0.995 else f"{100 * value:.4g} %"
-
-
-def chance(p: float) -> str:
-    """A probability in percent, never quite 0 or 100.
-
-    >>> chance(0.731), chance(0.9999), chance(0.0)
-    ('73 %', '> 99 %', '< 1 %')
-    """
-    if p >= 0.995:
-        return "> 99 %"
-    return "< 1 %" if p < 0.005 else f"{100 * p:.0f} %"
 
 
 def plural(count: int, noun: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final, Literal, get_args
@@ -27,6 +26,7 @@ from nvmesim.study.sweep.plan import make_plan, put
 from nvmesim.study.sweep.workers import usable_cpus
 from nvmesim.units import (
     PS_PER_S,
+    chance,
     format_iops,
     format_time,
     parse_fraction,
@@ -36,6 +36,11 @@ from nvmesim.units import (
 
 State = Literal["healthy", "degraded", "rebuilding"]
 STATES: Final[tuple[State, ...]] = get_args(State)
+HELD: Final = {
+    "cpu": "CPU full", "drive": "drives full", "link": "link full",
+    "raid-engine": "RAID engine full", "limit": "limit reached", "unstable": "not steady",
+}  # fmt: skip
+"""Verdict -> what keeps a load from being larger."""
 FAILED: Final = 0
 """Number of the member that fails: any does as well, but for what RAID10 pairs up."""
 
@@ -190,7 +195,12 @@ class Best(Drawable):
             return self._nearest()
         rates = ", ".join(f"{format_iops(s.iops or 0)} {s.when}" for s in found.states)
         least = min((s.probability or 0.0 for s in found.states), default=0.0)
-        return f"{found.name}: {rates}, with {self.goal.words()} ({least:.0%} sure at least)"
+        return f"{found.name}: {rates}, with {self.goal.words()} ({chance(least)} sure)"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where a state carries more than a healthy array: why that may be."""
+        return tuple(text for design in self.designs for text in _odd(design))
 
     def _nearest(self) -> str:
         """Which limit fails, of the design that comes nearest; lost data is farthest."""
@@ -219,8 +229,23 @@ class Best(Drawable):
             "met": best is not None,
             "best": None if best is None else best.name,
             "designs": [d.to_json() for d in self.designs],
-            "notes": [],
+            "notes": list(self.notes),
         }  # fmt: skip
+
+
+def _odd(design: LevelDesign) -> Iterator[str]:
+    """States that carry more than a healthy array, by less than is known of either."""
+    healthy = next((s.result for s in design.states if s.state == "healthy"), None)
+    for state in design.states:
+        found = state.result
+        if healthy is None or found is None or found.total.iops.value <= healthy.total.iops.value:
+            continue
+        if found.total.iops.low < healthy.total.iops.high:
+            full = found.bottleneck.verdict
+            drives = full in ("drive", "latency-bound")
+            why = "" if drives else f", and what holds it back is not its drives ({HELD[full]})"
+            more = f"{design.name} carries more {state.when} than healthy"
+            yield f"{more}, by less than is known of either{why}"
 
 
 def best(
@@ -252,49 +277,82 @@ def best(
     tables, base = tables_of(scenario)
     asked = _states(states, tables)
     changes = list(make_plan(over).changes()) if over else [{}]
-    stop, lock, done = Event(), Lock(), count(1)
-
-    def answered(values: Mapping[str, Any]) -> LevelDesign:
-        """Search the largest load of one design, state by state."""
-        answers: list[StateAnswer] = []
-        near: Applied | None = None
-        design = LevelDesign(values)
-        changed = put(tables, values)
-        levels = [LEVELS.get(str(volume.get("raid"))) for volume in _volumes(changed)]
-        for state in asked:
-            if state == "rebuilding" and any(level and level.records for level in levels):
-                continue
-            try:
-                built = resolve(scenario_from_dict(in_state(changed, state), base))
-                found = LoadSearch(built, goal.limits, seed, stop.is_set).largest(near)
-                answer = _judged(state, found, goal)
-            except FailedArrayError as lost:
-                answer = StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
-            except InputError as error:
-                if state == "healthy" or all(level and level.redundant for level in levels):
-                    return LevelDesign(values, error=str(error))
-                answer = StateAnswer(state, False, why=str(error), lost=True)
-            near = answer.applied or near
-            answers.append(answer)
-            with lock:
-                share = next(done) / (len(changes) * len(asked))
-                if progress is not None:
-                    progress(f"{design.name}, {state}", share)
-        return LevelDesign(values, tuple(answers))
-
+    search = _Search(goal, seed, base, progress, len(changes) * len(asked))
     with ThreadPoolExecutor(usable_cpus()) as pool:
-        # Each in its own thread: the engine runs without the interpreter's lock.
-        waiting = [pool.submit(answered, values) for values in changes]
+        # Each state in its own thread: the engine runs without the interpreter's lock.
+        waiting = [(v, put(tables, v), [pool.submit(search.answer, put(tables, v), v, asked[0])])
+                   for v in changes]  # fmt: skip
         try:
-            designs = [future.result() for future in waiting]
+            for values, changed, found in waiting:
+                near = _known(found[0].result())
+                found += [pool.submit(search.answer, changed, values, state, near)
+                          for state in asked[1:]]  # fmt: skip
+            designs = [_design(v, [f.result() for f in found]) for v, _, found in waiting]
         except BaseException:
-            stop.set()  # Ctrl-C stops each before its next run
+            search.stop.set()  # Ctrl-C stops each before its next run
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     if all(d.error for d in designs):
         raise InputError(f"nothing can be built; the first: {designs[0].error}")
     ranked = sorted(designs, key=lambda d: (bool(d.error), not d.met, -d.worst_iops))
     return Best(goal, str(tables.get("name") or "scenario"), tuple(ranked), asked)
+
+
+@dataclass
+class _Search:
+    """Answers one state of one design after another; several threads share it."""
+
+    goal: BestGoal
+    seed: int | None
+    base: str
+    progress: Progress | None
+    whole: int
+    """States of all designs."""
+    stop: Event = field(default_factory=Event)
+    _lock: Lock = field(default_factory=Lock)
+    _done: int = 0
+
+    def answer(
+        self, tables: Mapping[str, Any], values: Mapping[str, Any], state: State,
+        near: Applied | None = None,
+    ) -> StateAnswer | InputError | None:  # fmt: skip
+        """The largest load of a design in *state*; an error: it cannot be built; None: no state."""
+        levels = [LEVELS.get(str(volume.get("raid"))) for volume in _volumes(tables)]
+        found: StateAnswer | InputError | None = None
+        if state != "rebuilding" or not any(level and level.records for level in levels):
+            found = self._searched(tables, state, near)
+            redundant = all(level and level.redundant for level in levels)
+            if isinstance(found, InputError) and state != "healthy" and not redundant:
+                found = StateAnswer(state, False, why=str(found), lost=True)
+        with self._lock:
+            self._done += 1
+            if self.progress is not None:
+                self.progress(f"{LevelDesign(values).name}, {state}", self._done / self.whole)
+        return found
+
+    def _searched(
+        self, tables: Mapping[str, Any], state: State, near: Applied | None
+    ) -> StateAnswer | InputError:
+        try:
+            built = resolve(scenario_from_dict(in_state(tables, state), self.base))
+            search = LoadSearch(built, self.goal.limits, self.seed, self.stop.is_set)
+            return _judged(state, search.largest(near), self.goal)
+        except FailedArrayError as lost:
+            return StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
+        except InputError as error:
+            return error
+
+
+def _known(found: StateAnswer | InputError | None) -> Applied | None:
+    return found.applied if isinstance(found, StateAnswer) else None
+
+
+def _design(
+    values: Mapping[str, Any], found: Sequence[StateAnswer | InputError | None]
+) -> LevelDesign:
+    error = next((str(f) for f in found if isinstance(f, InputError)), "")
+    states = () if error else tuple(f for f in found if isinstance(f, StateAnswer))
+    return LevelDesign(values, states, error)
 
 
 def _goal(
@@ -359,8 +417,7 @@ def _judged(state: State, found: Found, goal: BestGoal) -> StateAnswer:
     if result is None:
         why = f"{found.miss.words()} with {found.applied.words()}" if found.miss else ""
         return StateAnswer(state, False, found.applied, None, why, found.miss, trials=found.trials)
-    stop = result.bottleneck.verdict
-    why = "more load adds nothing" if stop == "latency-bound" else f"{stop} full"
+    why = HELD.get(result.bottleneck.verdict, "more load adds nothing")
     if found.next_miss is not None:  # the limit that keeps the load from being larger
         why = "CPU" if found.next_miss.what == "cpu" else found.next_miss.what
     missed = None

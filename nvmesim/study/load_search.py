@@ -12,12 +12,14 @@ from typing import Final
 
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Distribution
+from nvmesim.measure.latency import distribution
+from nvmesim.measure.stations import cpu_stats
 from nvmesim.predict.answer import RunAnswer
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import RunOptions, concluded, measured
+from nvmesim.predict.uncertainty.parts import FIGURES
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
 from nvmesim.study.designs import LimitMiss, LoadLimits
-from nvmesim.study.sweep.point import Settings, predict
 from nvmesim.units import format_iops
 from nvmesim.warning import has
 
@@ -26,7 +28,11 @@ REQUESTS: Final = 16_000
 ROUNDS: Final = 40
 """A trial of a closed loop completes what is in flight so many times at least."""
 SURE_REQUESTS: Final = 60_000
-"""Of the run that decides."""
+"""Of the run that decides, at first."""
+LONGER: Final = 4
+"""Such a run is so many times longer as long as only the end of an interval breaks a limit."""
+MOST_REQUESTS: Final = 250_000
+"""It does not get longer than this."""
 GAIN: Final = 0.02
 """Twice the load that brings less than this has reached the most that there is."""
 CLOSE: Final = 1.08
@@ -42,6 +48,7 @@ DECISIONS: Final = 10
 SHORT: Final = 0.03
 """Trials are too short if the run that decides differs from one by more than this share of IOPS."""
 MOST_DEPTH: Final = 65536.0
+LATENCIES: Final = ("p99", "p99.9", "mean")
 QUIET: Final = RunOptions(reliefs=False, over_time=False)
 
 
@@ -242,31 +249,42 @@ class LoadSearch:
         self.trials.append(trial)
         return trial
 
-    def _run(self, loaded: ResolvedScenario, requests: int) -> Result:
-        self._stop_if_asked()
-        return predict(loaded, Settings(seed=self.seed, requests=requests, certainty=False))
-
-    def _stop_if_asked(self) -> None:
+    def _run(self, loaded: ResolvedScenario, requests: int) -> RunAnswer:
         if self.stop():
             raise KeyboardInterrupt
+        run = measured(loaded, replace(QUIET, seed=self.seed, requests=requests))
+        if run.measured.interrupted:
+            raise KeyboardInterrupt
+        return run
 
-    def _trial(self, applied: Applied, result: Result, *, decides: bool = False) -> Trial:
-        """*result* held against the limits; if it *decides*, at the ends that simulation leaves."""
-        latency, cpu = result.total.latency, result.cpu.logical_utilization
+    def _trial(self, applied: Applied, run: RunAnswer, *, decides: bool = False) -> Trial:
+        """*run* held against the limits, at the ends that simulation leaves a run that decides."""
+        window, budget = run.measured.window, run.judge()
+        latency = distribution(window, None, stable=run.stable)
+        if latency is None:
+            raise InputError(f"{run.ready.name}: no request completed; nothing to report")
+        cpu = cpu_stats(run.ready.lowered, run.totals).logical_utilization
+        # What profiles missed nearby moves the answer: the limits hold for what is printed.
+        moved = {n: math.exp(budget.shift(n if n in FIGURES else "p99.9")) for n in LATENCIES}
         values = limited_values(latency, cpu)
+        values |= {name: values[name] * factor for name, factor in moved.items()}
         pressure, miss = self.limits.worst(values)
-        if decides:
-            for name, parts in result.certainty.figures.items():
-                if name in values:
-                    values[name] *= math.exp(parts.simulation[1])
-            pressure, unsure = self.limits.worst(values)
-            if miss is None and unsure is not None:
-                miss = replace(unsure, sure=False)
-        if result.bottleneck.verdict == "unstable":
+        # That one may be longer than a trial: its intervals are narrower by the root of that.
+        share = 1.0 if decides else math.sqrt(min(1.0, self.requests / MOST_REQUESTS))
+        ends = {
+            n: values[n] * (factor * latency.intervals[n][1] / values[n]) ** share
+            if n in latency.intervals else math.nan if decides else values[n]
+            for n, factor in moved.items()
+        }  # fmt: skip
+        far, unsure = self.limits.worst(values | ends)
+        if miss is None and unsure is not None:
+            pressure, miss = far, replace(unsure, sure=False)
+        if not run.stable:
             pressure = math.inf
             miss = LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
-        iops, p99 = result.total.iops.value, latency.percentiles[99.0]
-        return Trial(applied, iops, latency.mean, p99, cpu, pressure, miss, decides)
+        iops = window.iops().value * math.exp(budget.shift("iops"))
+        p99 = None if math.isnan(values["p99"]) else values["p99"]
+        return Trial(applied, iops, values["mean"], p99, cpu, pressure, miss, decides)
 
     def _at(self, threads: int, depth: float) -> tuple[ResolvedScenario, Applied]:
         """The scenario with its first group at *threads* and *depth*, the others in proportion."""
@@ -295,22 +313,32 @@ class LoadSearch:
         """Simulate longer at *best*; below it until the limits hold with their intervals."""
         threads, depth = best.applied.threads, best.depth
         for _ in range(DECISIONS if best.holds else 1):
-            loaded, applied = self._at(threads, depth)
-            self._stop_if_asked()
-            requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
-            run = measured(loaded, replace(QUIET, seed=self.seed, requests=requests))
-            trial = self._decides(applied, self._concluded(run, certainty=False))
+            trial, run = self._decision(*self._at(threads, depth))
             if trial.holds:
-                # What profiles missed nearby moves the answer: the limits must hold with it, too.
-                result = self._concluded(run, certainty=True)
-                trial = self._decides(applied, result)
-                if trial.holds:
-                    return Found(trial.applied, result, None, self._next_miss(trial), self._tried())
+                result = concluded(run, QUIET)
+                if has(result.warnings, "interrupted"):
+                    raise KeyboardInterrupt
+                return Found(trial.applied, result, None, self._next_miss(trial), self._tried())
             lower = self._below(trial)
             if lower is None:
                 break
             threads, depth = lower
         return Found(trial.applied, None, trial.miss, None, self._tried())
+
+    def _decision(self, loaded: ResolvedScenario, applied: Applied) -> tuple[Trial, RunAnswer]:
+        """A run so long that it shows whether the limits hold; it takes the short one's place."""
+        requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
+        while True:
+            run = self._run(loaded, requests)
+            trial = self._trial(applied, run, decides=True)
+            requests *= LONGER
+            if trial.miss is None or trial.miss.sure or requests > MOST_REQUESTS:
+                break
+        for short in [t for t in self.trials if t.applied == applied]:
+            self.too_short |= abs(trial.iops / short.iops - 1) > SHORT
+            self.trials.remove(short)
+        self.trials.append(trial)
+        return trial, run
 
     def _below(self, trial: Trial) -> tuple[int, float] | None:
         """Threads and depth (or rate) to try after *trial*; None: there is nothing smaller."""
@@ -321,22 +349,6 @@ class LoadSearch:
             share = max(FAR_BACK, min(BACK, 1 / far)) if math.isfinite(far) else BACK
             return threads, max(1, min(depth - 1, round(depth * share)))
         return (threads // 2, 1) if threads > 1 else None
-
-    @staticmethod
-    def _concluded(run: RunAnswer, *, certainty: bool) -> Result:
-        result = concluded(run, replace(QUIET, certainty=certainty))
-        if has(result.warnings, "interrupted"):
-            raise KeyboardInterrupt
-        return result
-
-    def _decides(self, applied: Applied, result: Result) -> Trial:
-        """The trial of a run that decides; it takes the place of the short one at its load."""
-        long = self._trial(applied, result, decides=True)
-        for short in [t for t in self.trials if t.applied == applied]:
-            self.too_short |= abs(long.iops / short.iops - 1) > SHORT
-            self.trials.remove(short)
-        self.trials.append(long)
-        return long
 
     def _next_miss(self, best: Trial) -> LimitMiss | None:
         """Return the limit that the smallest larger load with as many threads misses."""

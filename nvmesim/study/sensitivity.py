@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -123,7 +124,9 @@ def sensitivity(
         if progress is not None:
             progress(f"{done} of {len(jobs)} runs", done / len(jobs))
 
-    answers = simulated_rows(jobs, workers, say)
+    with ThreadPoolExecutor(1) as pool:  # beside the others, not after them
+        whole = pool.submit(_whole, resolved, seed) if metric in FIGURES else None
+        answers = simulated_rows(jobs, workers, say)
     unmoved = answers[0].get(metric)
     if not unmoved:
         why = answers[0].get("error") or "too few requests, or no steady state"
@@ -142,15 +145,19 @@ def sensitivity(
             "swing": max(known) - min(known),
         })  # fmt: skip
         shares.append(share_of_input(one.name, change[0], change[1], load))
-    if metric in FIGURES:
-        run = measured(resolved, RunOptions(seed=seed, over_time=False))  # as `nvmesim run` does
-        run.judge()  # what the numbers do together is not asked: each is, by itself
-        whole = run.result("compiled", run.spent_s)
-        for part in _other_shares(whole, resolved, FIGURES[metric], load):
+    if whole is not None:
+        for part in _other_shares(whole.result(), resolved, FIGURES[metric], load):
             rows.append({"input": part.name, "basis": "part", "stated": True, "value": "",
                          "swing": 0.0})  # fmt: skip
             shares.append(part)
     return _frame(rows, shares)
+
+
+def _whole(scenario: ResolvedScenario, seed: int | None) -> Result:
+    """A run as `nvmesim run` makes it; what the numbers do together is not asked: each is."""
+    run = measured(scenario, RunOptions(seed=seed, over_time=False))
+    run.judge()
+    return run.result("compiled", run.spent_s)
 
 
 def _frame(rows: Sequence[dict[str, Any]], shares: Sequence[Share]) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from nvmesim.catalog import load as catalog
 from nvmesim.catalog.profile import CpuProfile, StackProfile
 from nvmesim.drawing import Drawable
 from nvmesim.errors import InputError, nearest
-from nvmesim.units import format_iops
+from nvmesim.units import format_iops, percent
 
 MARGIN: Final = 0.05
 """A CPU carries the load at this much above the asked utilization at most."""
@@ -281,7 +281,7 @@ def _answer(load: Demand, cpu: CpuProfile, sockets: int) -> CpuAnswer:
 def _reason(load: Demand, rule: float, smt: float) -> str:
     u = load.utilization
     cycles = load.cycles(1 - u) / 1e3
-    text = f"{cycles:.1f}k cycles a request at {u:.0%}"
+    text = f"{cycles:.1f}k cycles a request at {percent(u)}"
     if abs(smt / rule - 1) < 0.06:
         return (
             f"{text}: at this load nearly every busy thread has a core to itself, so both counts "

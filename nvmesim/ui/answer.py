@@ -26,6 +26,7 @@ from nvmesim.show.page import escaped, figures, html, script_json
 from nvmesim.show.report import server
 from nvmesim.study.best import STATES, in_state
 from nvmesim.study.choose import capacity
+from nvmesim.ui.controls import controls
 
 SURE: Final = 0.9
 """Probability from which the page says that a goal is met, or missed below 1 minus it."""
@@ -72,7 +73,8 @@ def _verdict(result: Result) -> str:
     p = goal.probability
     css, sign = ("met", "✓") if p >= SURE else ("missed", "✗") if p <= 1 - SURE else ("unsure", "?")
     limit = words.time(goal.limit)
-    text = f"Meets {goal.what} within {limit} with a probability of {words.chance(p)}"
+    asked, chance = f"{goal.what} within {limit}", f"with a probability of {words.chance(p)}"
+    text = f"Misses {asked}: met {chance}" if css == "missed" else f"Meets {asked} {chance}"
     return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(text)}</p>'
 
 
@@ -192,8 +194,9 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
     rebuilds = [None if q.rebuilding is None else q.rebuilding.rebuild for q in quotes]
     against = [f"{words.gain(g.gain.value)} ({words.gain_span(g.gain.low, g.gain.high)})"
                for g in gains]  # fmt: skip
+    labels = {control.key.replace(".0.", "."): control.label for control in controls()}
     return {
-        **differing([q.tables for q in quotes]),
+        **{labels.get(k, k): v for k, v in differing([q.tables for q in quotes]).items()},
         "drives": [_drives(q.scenario) for q in quotes],
         "usable TB": [f"{q.capacity / 1e12:.4g}" for q in quotes],
         "price, EUR": ["not known" if e is None else f"{e:,.0f}" for _, e, _ in rates],

@@ -16,7 +16,7 @@ from nvmesim.errors import InputError, NvmesimError
 from nvmesim.scenario.load import to_text, with_values
 from nvmesim.show.charts import bundle
 from nvmesim.show.words import one_line
-from nvmesim.ui import controls, goal_form, work
+from nvmesim.ui import controls, fitting, goal_form, work
 from nvmesim.ui.jobs import Jobs, PageJob, Scratch
 from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
 
@@ -68,8 +68,10 @@ class Api:
             check(tables)
         if change or settings or not text:
             text = to_text(tables)
-        out: dict[str, Any] = {"toml": text, "controls": controls.values(tables),
-                               "own": list(self.own)}  # fmt: skip
+        out: dict[str, Any] = {
+            "toml": text, "controls": controls.values(tables), "own": list(self.own),
+            "remarks": fitting.remarks(tables),
+        }  # fmt: skip
         try:
             scenario_of(tables)
         except NvmesimError as error:
@@ -78,7 +80,7 @@ class Api:
 
     def fits(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Which choices do not fit the design, and what would make them fit."""
-        return {"unfit": controls.unfit(tables_of_text(asked.get("toml")))}
+        return {"unfit": fitting.unfit(tables_of_text(asked.get("toml")))}
 
     def _cancel(self, name: Any) -> None:
         job = self.jobs.get(name) if isinstance(name, str) else None

@@ -17,7 +17,6 @@ from nvmesim.scenario.load import with_values
 from nvmesim.scenario.schema import DriveSpec, ServerSpec
 from nvmesim.scenario.workload_keys import DRIVE, PRESETS, WorkloadSpec, workload
 from nvmesim.show.words import about, plural
-from nvmesim.ui.trust import problem_of
 from nvmesim.units import PS_PER_S
 
 Tables = dict[str, Any]
@@ -152,19 +151,6 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
         "workload.0.rate": first.get("rate", ""),
         "workload.0.slo": first.get("slo", ""),
     }
-
-
-def unfit(tables: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return key -> value -> why a choice does not fit this design, and what would make it fit."""
-    found: dict[str, dict[str, str]] = {}
-    if problem_of(tables):
-        return found
-    for control in controls():
-        if control.key in ("volume.raid", "volume.engine", "server.stack"):
-            tried = {value: problem_of(put(tables, control.key, value, {}))
-                     for value, _ in control.choices}  # fmt: skip
-            found[control.key] = {value: text for value, text in tried.items() if text}
-    return found
 
 
 def _sockets_of(server: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -92,7 +92,9 @@ def test_cancel_keeps_the_answer_so_far(tab):
     tab.locator("#answer .cards").wait_for()
     tab.get_by_role("button", name="Cancel").click()
     tab.get_by_text("Cancelled; what is shown is not complete.").wait_for()
-    assert "…" not in tab.locator("#answer .stick").inner_text()
+    assert "…" not in tab.locator("#answer .fast").inner_text()
+    assert "Goal 1 ms: not known" in tab.locator("#answer .stick").inner_text()
+    assert tab.locator("#answer .old").count() == 0
     assert tab.locator("#answer .cards").is_visible()
     assert not tab.get_by_role("button", name="Cancel").is_visible()
 
@@ -175,7 +177,7 @@ def test_the_whole_session_by_keyboard(tab):
     tab.get_by_role("link", name="Compare").press("Enter")
     tab.locator("#designs li").nth(1).wait_for()
     tab.get_by_role("button", name="Compare", exact=True).press("Enter")
-    row = tab.get_by_role("row", name="workload.outstanding")
+    row = tab.get_by_role("row", name="Outstanding per thread")
     row.wait_for()
     assert "4 5" in " ".join(row.inner_text().split())
 
@@ -417,3 +419,14 @@ def test_a_change_that_would_help_is_applied(tab):
     tab.get_by_role("button", name="Apply: 8 md workers").click()
     expect = pytest.importorskip("playwright.sync_api").expect
     expect(tab.locator("#toml")).to_have_value(re.compile("group_thread_cnt = 8"), timeout=LONG_MS)
+
+
+def test_what_does_not_fit_says_so_beside_its_control(tab):
+    pair = SMALL.replace("[[workload]]", '[volume]\nraid = "raid0"\n[[workload]]')
+    load(tab, pair.replace("[[drives]]", "[[drives]]\ncount = 2"))
+    engine = tab.locator('[id="c-volume.engine"]')
+    remark = tab.locator('[data-key="volume.engine"] .remark')
+    engine.select_option("intel-vroc")
+    remark.get_by_text("runs on Windows: take a Windows stack, or Linux md").wait_for()
+    engine.select_option("linux-md")
+    remark.wait_for(state="hidden")

@@ -141,7 +141,7 @@ def test_two_designs_are_compared(page):
     faster = SMALL.replace("outstanding = 4", "outstanding = 8").replace("one drive", "deeper")
     job = page.post("api/compare", {"designs": [SMALL, faster]}).json()["job"]
     html = page.wait(job)["html"]
-    assert re.search(r"workload.outstanding</th><td[^>]*>4</td><td[^>]*>8</td>", html)
+    assert re.search(r"Outstanding per thread</th><td[^>]*>4</td><td[^>]*>8</td>", html)
     said = re.search(r"2 does more IOPS than 1 with[^0-9]*([0-9.]+) %", html)
     assert float(said[1]) > 95  # twice as much outstanding, far from any bound
     alone = page.post("api/compare", {"designs": [SMALL]})
@@ -151,7 +151,7 @@ def test_two_designs_are_compared(page):
 def test_the_largest_load_and_a_goal_that_nothing_meets(page):
     body = {"toml": SMALL, "p99": "5 us", "levels": []}
     done = page.wait(page.post("api/best", body).json()["job"])
-    assert "nothing meets p99 within 5 us" in done["html"]
+    assert "nothing meets p99 within 5 µs" in done["html"]
     assert done["data"]["met"] is False
     wrong = page.post("api/best", {"toml": SMALL, "p99": "soon"}).json()["job"]
     assert "soon" in page.wait(wrong, "failed")["error"]
@@ -248,6 +248,17 @@ def test_what_does_not_fit_says_what_would(page):
     found = page.post("api/fits", {"toml": to_text(controls.start())}).json()["unfit"]
     assert "zfs-mirror, raidz1" in found["volume.engine"]["openzfs"]
     assert found["volume.raid"] == {}
+    assert "which VROC is on Linux" in found["volume.engine"]["intel-vroc"]
+    assert "a Linux stack" in found["server.stack"]["windows-2019"]
+
+
+def test_more_drives_than_bays_says_which_server_has_them(page):
+    on_small = controls.put(controls.start(), "server.platform", "dell-r4715", {})
+    asked = {"toml": to_text(on_small), "set": {"drives.count": 24}}
+    said = page.post("api/design", asked).json()["remarks"]["drives.count"]
+    page.api.jobs.cancel_all()
+    assert said.startswith("Dell PowerEdge R4715 (1U) has 8 bays for 24 drives: take 8, or a ser")
+    assert re.search(r"with \d\d: Dell PowerEdge", said)
 
 
 def test_a_dropped_file_that_is_no_capture_is_one_sentence(page):

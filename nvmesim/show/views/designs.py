@@ -63,14 +63,14 @@ def best_table(found: Best) -> b.Table:
         rows += [["" if n else design.name, *_state(s)] for n, s in enumerate(design.states)]
     heads = ("design", "<state", "<goal", "IOPS", "95 % within", "p99 [us]", "CPU", "<load",
              "rebuild [h]", "<held back by")  # fmt: skip
-    return b.table("Largest loads", heads, rows)
+    return b.table("Largest loads", heads, rows, notes=found.notes)
 
 
 def _state(answer: StateAnswer) -> list[str]:
     result, hours = answer.result, answer.rebuild_hours
     met = "met" if answer.met else ("data lost" if answer.lost else "not met")
     if answer.met and answer.probability is not None:
-        met = f"met, {answer.probability:.0%} sure"
+        met = f"met, {words.chance(answer.probability)} sure"
     limit = "" if answer.missed is None else answer.missed.what
     limit = limit.upper() if limit in ("iops", "cpu") else limit
     load = "" if answer.applied is None else answer.applied.words()

@@ -16,7 +16,7 @@ from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile,
 from nvmesim.show import words
 from nvmesim.show.blocks import Block, Facts, Fold, Line, table
 from nvmesim.show.page import chart_page, html
-from nvmesim.units import format_iops
+from nvmesim.units import format_iops, percent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,6 +38,22 @@ _HOLDERS: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     r"server\.sockets(?:\.[\d*]+)?\.cpu\.": ("CPU", CpuProfile),
     r"volume(?:\.[\d*]+)?\.engine\.": ("RAID", RaidEngineProfile),
 }
+_SAID: Final[Mapping[str, str]] = {
+    # keys whose documentation says more than what the number is
+    r"remote": "cycles of a request to a drive on the other socket, as a factor",
+    r"host_submit": "time of the host's CPU that is inside its latencies",
+    r"rounds\.base_cv": "spread of the time of a batch besides its requests",
+    r"rounds\.pauses\.cv": "spread of the length of a pause",
+    r"rounds\.(read|write)_stalls\.share": "share of {0}s that hold up all behind them",
+    r"rounds\.(read|write)_stalls\.length": "how long such {0}s hold up the others",
+    r"rounds\.(read|write)_stalls\.cv": "spread of how long such {0}s hold up the others",
+    r"write\.base_cv": "spread of the time to acknowledge a write",
+    r"write\.program_cv": "spread of the time to program one unit",
+    r"write\.suspend": "time that a read waits until a program is suspended",
+    r"filesystems\.(.+)": "cycles that the file system {0} adds to a request",
+    r"guests\.(.+)": "cycles that the guest {0} adds to a request",
+    r"sections\.(.+)\.(.+)": "time that {1}s of one file of {0} pass one by one",
+}
 _PARTS: Final = {
     "misfit": "what the drive's calibration misses",
     "model": "errors of the model itself",
@@ -58,20 +74,21 @@ def sizing_blocks(sizing: Sizing, *, all_cpus: bool = False) -> list[Block]:
         ("hyper-threads counted", f"{sizing.smt_ghz_per_miops:.1f}", f"{sizing.smt_ghz:.0f}"),
     ]
     asked = (
-        f"asked: {format_iops(load.iops)} at {load.utilization:.0%} CPU with {load.stack.name}; "
-        "RAID is not counted, its work on the CPU comes on top (nvmesim run has it)"
+        f"asked: {format_iops(load.iops)} at {percent(load.utilization)} CPU with "
+        f"{load.stack.name}; RAID is not counted, its work on the CPU comes on top (nvmesim run "
+        "has it)"
     )
     near = sorted(sizing.cpus, key=lambda c: abs(c.logical_utilization - load.utilization))
     found = [c for c in sizing.cpus if all_cpus or c in near[:NEAREST]]
     rows = [
-        [f"{c.sockets} x {c.name}", f"{c.ghz:.0f}", f"{c.rule_utilization:.0%}",
-         f"{c.logical_utilization:.0%}", f"{c.physical_utilization:.0%}",
+        [f"{c.sockets} x {c.name}", f"{c.ghz:.0f}", percent(c.rule_utilization),
+         percent(c.logical_utilization), percent(c.physical_utilization),
          format_iops(c.most_iops), c.words()]
         for c in found
     ]  # fmt: skip
     notes = [
         f"busy: as the operating system shows it at {format_iops(load.iops)}; up to 5 points over "
-        f"the {load.utilization:.0%} asked for still count as carried"
+        f"the {percent(load.utilization)} asked for still count as carried"
     ]
     if left := len(sizing.cpus) - len(found):
         notes.append(f"the nearest; {left} CPUs more of the catalog with --all")
@@ -112,7 +129,7 @@ def sensitivity_blocks(
     rows = [
         [in_words(r["input"]), _rounded(r["value"]), r["basis"],
          "its own" if r["stated"] else other,
-         change(r["change_low"]), change(r["change_high"]), f"{r['share']:.0%}",
+         change(r["change_low"]), change(r["change_high"]), percent(r["share"]),
          f"±{100 * r['without']:.0f} %"]
         for r in shown
     ]  # fmt: skip
@@ -152,8 +169,8 @@ def _headline(frame: pl.DataFrame, metric: str) -> str:
     first = frame.row(0, named=True)
     best = frame.sort("without").row(0, named=True)
     said = (
-        f"{metric} is known to ±{100 * best['whole']:.0f} %; {first['share']:.0%} of that is from "
-        f"{in_words(first['input'])}"
+        f"{metric} is known to ±{100 * best['whole']:.0f} %; {percent(first['share'])} of that is "
+        f"from {in_words(first['input'])}"
     )
     if best["whole"] - best["without"] < LEAST_GAIN:
         return f"{said}. No measurement alone narrows it much."
@@ -179,11 +196,16 @@ def in_words(key: str) -> str:
 
     >>> in_words("drives.0.profile.read.die"), in_words("model")
     ('drive: mean time a die is busy for one unit', 'errors of the model itself')
+    >>> in_words("server.stack.filesystems.xfs")
+    'software: cycles that the file system xfs adds to a request'
     """
     for begins, (name, model) in _HOLDERS.items():
         if found := re.match(begins, key):
-            text = _documented(model, key[found.end() :].split("."))
-            return f"{name}: {text or key[found.end() :].replace('.', ' ').replace('_', ' ')}"
+            rest = key[found.end() :]
+            said = [text.format(*m.groups()) for own, text in _SAID.items()
+                    if (m := re.fullmatch(own, rest))]  # fmt: skip
+            text = said[0] if said else _documented(model, rest.split("."))
+            return f"{name}: {text or rest.replace('.', ' ').replace('_', ' ')}"
     return _PARTS.get(key, key)
 
 
@@ -202,6 +224,7 @@ def _documented(model: type[BaseModel], path: list[str]) -> str:
     sentence = re.split(r"(?<=[a-z)])[.;:](?:\s|$)", plain, maxsplit=1)[0]
     if len(sentence) > LONGEST:  # what follows is a detail
         sentence = re.split(r", | \(", sentence, maxsplit=1)[0]
+    sentence = sentence.rstrip(".")
     said = sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
     if said.startswith("its ") and len(path) > 1:  # of what
         said = f"{path[-2].replace('_', ' ')}, {said}"

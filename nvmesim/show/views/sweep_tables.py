@@ -25,6 +25,9 @@ MOST_LINES: Final = 6
 """Values of the second key that can be kept apart as lines."""
 FIGURES: Final = ("IOPS", "95 % within", "p99 [us]", "CPU", "<stopped by")
 
+FREE: Final = {"unstable": "the backlog grows", "latency-bound": "nothing, latency"}
+"""Verdicts that name no station."""
+
 Row = dict[str, Any]
 
 
@@ -124,10 +127,10 @@ def points(rows: Sequence[Row], keys: Sequence[str]) -> Table:
     for row in rows:
         figures: list[str | Cell] = ["-", "", "-", "-", "cannot be built"]
         if row["error"] is None:
-            is_free = row["verdict"] in ("unstable", "latency-bound")
+            ends = _p99_span(row)
             figures = [
-                _rate(row), _rate_span(row), Cell(_p99(row), _p99_span(row)),
-                percent(row["cpu_logical"]), str(row["verdict" if is_free else "station"]),
+                _rate(row), _rate_span(row), Cell(_p99(row), ends and f"({ends})"),
+                percent(row["cpu_logical"]), FREE.get(row["verdict"]) or str(row["station"]),
             ]  # fmt: skip
         why = [row["error"] or ""] if has_errors else []
         cells.append([*(text_of(row[k]) for k in keys), *figures, *why])

@@ -165,6 +165,12 @@ pages.design = () => {
     const picker = document.querySelector('[data-key="drives.profile"]');
     found.own.forEach((name) => picker.offer({ name, label: name, group: "Your own", says: "calibrated here" }));
     fillFields(found.controls, waiting && waiting.set ? waiting.set : {});
+    document.querySelectorAll("#controls .control").forEach((box) => {
+      const place = box.querySelector(".remark");
+      const text = (found.remarks || {})[box.dataset.key] || "";
+      place.textContent = text;
+      place.hidden = !text;
+    });
     ["workload.0.threads", "workload.0.outstanding"].forEach((key) => {
       if (found.controls[key] !== null) closed[key] = found.controls[key];
     });
@@ -317,7 +323,7 @@ pages.drive = () => {
 // Compare -------------------------------------------------------------------------------------------
 pages.compare = () => {
   const prices = {};
-  const lines = (text) => text.split("\n").filter((line) => line.includes("="));
+  const lines = (text) => text.split("\n").filter((line) => line.includes("=") && !line.startsWith("name ="));
   function list() {
     const place = $("designs");
     place.textContent = "";

@@ -109,6 +109,15 @@ function busy(on, what = "", share = 0, name = "answer") {
   $(`${name}-share`).value = share;
 }
 
+// What was to come will not: it is not known, and what is of another design goes.
+function giveUp(place) {
+  place.querySelectorAll(".fast .old, .slow.old").forEach((old) => old.remove());
+  place.querySelectorAll(".fast").forEach((fast) => {
+    const walk = document.createTreeWalker(fast, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) walk.currentNode.data = walk.currentNode.data.replace("…", "not known");
+  });
+}
+
 async function follow(job, onEnd = () => {}, name = "answer") {
   const mine = following[name] = (following[name] || 0) + 1;
   current[name] = job;
@@ -136,7 +145,7 @@ async function follow(job, onEnd = () => {}, name = "answer") {
     }
     const stopped = state.state === "cancelled";
     busy(false, stopped ? "Cancelled; what is shown is not complete." : "", 0, name);
-    if (stopped) $(name).querySelectorAll(".wait").forEach((place) => { place.textContent = "not known"; });
+    if (stopped) giveUp($(name));
     if (state.state === "failed") problem(state.error, name);
     onEnd(state);
     return;
