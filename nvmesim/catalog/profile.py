@@ -93,9 +93,9 @@ class Collection(Frozen):
 
 
 STREAM_PS = 8e6
-"""Constant part of a sequential read where nothing tells it. Source: at depth 1 a request of 4 KiB
-takes 13.2 us of a 980 PRO (`calibration/samsung-980pro`) and 15.6 of an Intel data center SSD
-(`calibration/held-out`, S04), 8 to 9 us without the host."""
+"""Constant part of a sequential read where nothing tells it. Source: 6.4 us of a 980 PRO
+(`calibration/published/980pro-raid0-reader`), 9 to 10 of an Intel data center SSD (15.6 us with the
+host, `calibration/held-out`, S04)."""
 
 
 class ReadSide(Frozen):
