@@ -222,7 +222,8 @@ class _Fitting:
         self.notes += undetermined(best.profile, rows, self.unidentified, self.free, others)
         profile = self._recorded(best, others, judged)
         if not self.included:
-            profile = with_threads_full(profile, self.host, judged)
+            profile, said = with_threads_full(profile, self.host, judged)
+            self.notes += said
         return DriveFit(
             profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
             misses=tuple(misses(judged, self.included)),

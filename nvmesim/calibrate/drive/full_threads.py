@@ -28,9 +28,10 @@ FASTEST: Final = 4.0
 
 def with_threads_full(
     profile: DriveProfile, host: BenchHost, judged: Sequence[Judged]
-) -> DriveProfile:
-    """*profile* with the explanation that threads were full where *judged* rows allow it."""
+) -> tuple[DriveProfile, list[str]]:
+    """*profile* with the explanation that threads were full where *judged* rows allow it; notes."""
     found: list[Alternative] = []
+    notes = []
     for is_read in (True, False):
         top = _ceiling(host, judged, is_read)
         if top is None:
@@ -46,12 +47,16 @@ def with_threads_full(
             cycles = round(profile.captured.stack_cycles * _cycles_factor(host, judged), 3)
             values["captured.stack_cycles"] = cycles
         found.append(Alternative(name=NAME[is_read], weight=round(weight, 4), values=values))
+        notes.append(
+            f"{top.name}: {weight:.0%} likely {NAME[is_read]}; name the CPU's clock (--captured-on "
+            "STACK,LINK,'2.4 GHz'), or add a row of more threads, which decides"
+        )
     if not found:
-        return profile
+        return profile, []
     left = 1.0 - sum(a.weight for a in found) / len(found)
     known = [a.model_copy(update={"weight": a.weight * left}) for a in profile.alternatives]
     found = [a.model_copy(update={"weight": a.weight / len(found)}) for a in found]
-    return profile.model_copy(update={"alternatives": (*known, *found)})
+    return profile.model_copy(update={"alternatives": (*known, *found)}), notes
 
 
 def _ceiling(host: BenchHost, judged: Sequence[Judged], is_read: bool) -> Point | None:
