@@ -142,7 +142,11 @@ def test_a_cluster_needs_its_package(monkeypatch) -> None:
 def test_points_that_others_could_have_written_are_not_believed(tmp_path) -> None:
     PointCache(tmp_path).put("ab12", {"iops": 1.0})
     assert PointCache(tmp_path).get("ab12") == {"iops": 1.0}
-    (tmp_path / "points").chmod(0o777)
+    point = next((tmp_path / "points").rglob("*.json"))
+    point.parent.chmod(0o777)
+    assert PointCache(tmp_path).get("ab12") is None
+    point.parent.chmod(0o700)
+    point.chmod(0o666)
     assert PointCache(tmp_path).get("ab12") is None
 
 

@@ -40,7 +40,7 @@ LEVEL: Final = 0.95
 """Share of measured numbers that an interval is to hold."""
 COVERED: Final = 0.92
 """Share that it must hold of sources that were left out, one vote a source."""
-MANY: Final = 15
+MANY: Final = 20
 """Sources from which on a kind of evidence alone tells how far its intervals reach, and `COVERED`
 is asked for: of fewer, one source's wild row would set it."""
 TIE: Final = 1.05
