@@ -13,10 +13,10 @@ from typing import Final
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host
+from nvmesim.calibrate.drive import explanations
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.flushes import fit_flush, is_volatile
-from nvmesim.calibrate.drive.full_threads import with_threads_full
 from nvmesim.calibrate.drive.gate import (
     Rows,
     captured,
@@ -222,7 +222,7 @@ class _Fitting:
         self.notes += undetermined(best.profile, rows, self.unidentified, self.free, others)
         profile = self._recorded(best, others, judged)
         if not self.included:
-            profile, said = with_threads_full(profile, self.host, judged)
+            profile, said = explanations.with_threads_full(profile, self.host, judged)
             self.notes += said
         return DriveFit(
             profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),

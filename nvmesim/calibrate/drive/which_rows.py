@@ -118,21 +118,19 @@ def one_by_one(points: Sequence[Point], link: Link) -> tuple[list[Point], list[s
     have a synchronous engine, or write a file that grows. A limit of bytes is another matter.
     """
     rows = [p for p in points if not (p.held_out or p.rate) and p.block_size <= WAITING_BYTES]
-    found = {
-        id(deep): alone
-        for alone in rows if alone.iodepth == 1 and alone.jobs / alone.iops < FLASH_S
-        for deep in rows if deep.iodepth >= DEEP and deep.iops < NO_FASTER * alone.iops
-        and _like(deep) == _like(alone)
-    }  # fmt: skip
+    alone: dict[tuple[object, ...], float] = {}
+    for p in rows:
+        if p.iodepth == 1 and p.jobs / p.iops < FLASH_S:
+            alone[_like(p)] = max(p.iops, alone.get(_like(p), 0.0))
     deep = [p for p in rows if p.iodepth >= DEEP]
-    if link.kind != "pcie" or not found or len(found) < len(deep):
+    waiting = {id(p) for p in deep if p.iops < NO_FASTER * alone.get(_like(p), 0.0)}
+    if link.kind != "pcie" or not waiting or len(waiting) < len(deep):
         return list(points), []
-    first = next(p for p in deep)
     said = (
-        f"{first.name}: no more than at depth 1, so its threads waited for each request (a "
+        f"{deep[0].name}: no more than at depth 1, so its threads waited for each request (a "
         "synchronous engine, or a file that grows), and those of predictions do"
     )
-    return [replace(p, iodepth=1) if id(p) in found else p for p in points], [said]
+    return [replace(p, iodepth=1) if id(p) in waiting else p for p in points], [said]
 
 
 def _like(p: Point) -> tuple[object, ...]:
