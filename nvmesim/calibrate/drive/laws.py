@@ -97,13 +97,13 @@ def row_kind(point: Point, lone: float, *, is_known: bool) -> RowKind:
     return RowKind.EITHER
 
 
-SHEET_CEILING: Final = {True: (0.57, 0.35), False: (0.16, 0.8)}
+SHEET_CEILING: Final = {True: (0.57, 0.35), False: (0.25, 0.8)}
 """Most small random requests/s of a drive behind PCIe, as a share of the bytes of its link, and the
 standard deviation of its logarithm, for reads (true) and for writes. Source: reads, data sheets of
 35 drives of Gen3 to Gen5 (0.39 to 0.84, 0.27), with some doubt more, as older and smaller drives
-stay below their family's sheet; writes, deep rows of 24 sources of `calibration/held-out` (0.03 to
-0.84, mean 0.16, 0.83): rows are mostly of fresh flash or caches, of which sheets say nothing (what
-lasts: 0.10)."""
+stay below their family's sheet; writes, rows of four jobs or more of nine sources of
+`calibration/held-out` (0.10 to 0.82, mean 0.25, 0.66): they are mostly of fresh flash, of which
+sheets say nothing (what lasts: 0.10)."""
 
 FURTHEST: Final = 3.0
 """Such deviations that a drive may be above all data sheets. Assumed."""
@@ -120,7 +120,62 @@ def open_ceiling(link: Link, size: int, top: float, *, read: bool) -> tuple[floa
     [1096000.0, 1247000.0, 2227000.0]
     """
     share, sd = SHEET_CEILING[read]
-    return _above(share * link.raw_bytes_per_s / size, sd, top)
+    return _above(share * built_for(link) / size, sd, top)
+
+
+USUAL_LANES: Final = 4
+"""Lanes of nearly all NVMe drives: on fewer they are as fast as the link lets them."""
+
+
+def built_for(link: Link) -> float:
+    """Bytes/s of the link that a drive on *link* was built for, by lanes.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> [round(built_for(parse_link(f"pcie4 x{lanes}")) / 1e9, 1) for lanes in (2, 4, 8)]
+    [7.9, 7.9, 15.8]
+    """
+    return link.raw_bytes_per_s * max(1.0, USUAL_LANES / link.lanes)
+
+
+FRESH: Final = (0.95, 0.15, 0.8)
+"""Most small random writes/s of flash behind PCIe as a share of what its large writes move, the
+deviation of its logarithm, and the share of measured drives of which that holds. Source: rows of
+four jobs or more of nine drives in `calibration/held-out`, hardly ever brought to a steady state:
+0.81 to 1.18 of eight."""
+STEADY: Final = (0.18, 0.45)
+"""The same of what lasts, of the other drives. Source: data sheets of 25 drives for servers (0.05
+to 0.37)."""
+
+
+def open_writes(
+    link: Link, size: int, top: float, moved: float | None
+) -> tuple[float, float, tuple[float, float] | None]:
+    """As `open_ceiling` of writes, where large writes move as many bytes/s as *moved* would.
+
+    None: no row tells. The last is what `lasting` is to know.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> gen4 = parse_link("pcie4 x4")
+    >>> [round(open_writes(gen4, 4096, 20e3, moved)[0], -3) for moved in (None, 680e3)]
+    [481000.0, 646000.0]
+    """
+    if moved is None or FRESH[0] * moved < top:
+        return *open_ceiling(link, size, top, read=False), None
+    return FRESH[0] * moved, FRESH[1], (top, moved)
+
+
+def lasting(rates: Floats, top: float, moved: float) -> Floats:
+    """*rates*, draws of `open_writes`, of which some are what lasts, and not what fresh flash does.
+
+    >>> drawn = lasting(np.full(1000, 646e3), 20e3, 680e3)
+    >>> [round(float(q), -4) for q in np.quantile(drawn, (0.025, 0.5))]
+    [70000.0, 650000.0]
+    """
+    rng = np.random.default_rng(5)
+    share, sd = STEADY
+    steady = np.clip(share * moved * np.exp(sd * rng.standard_normal(len(rates))), top, rates)
+    found: Floats = np.where(rng.random(len(rates)) < FRESH[2], rates, steady)
+    return found
 
 
 def sheet_odds(link: Link, size: int, rate: float) -> float:

@@ -20,7 +20,8 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import (
     LONE_DOUBT,
     RowKind,
-    open_ceiling,
+    lasting,
+    open_writes,
     row_kind,
     unloaded_latency_s,
 )
@@ -79,6 +80,8 @@ class WriteParameters:
     assumed: tuple[Parameter, ...]
     is_known: bool
     """True if a row tells the latency of a lone write"""
+    steady: tuple[float, float] | None = None
+    """Writes/s that the rows show and that large ones would move, where only these tell a ceiling"""
 
     def values(self, u: Floats) -> dict[str, float]:
         """All numbers by name, where the fitted ones have the logarithms *u*."""
@@ -127,14 +130,22 @@ def write_parameters(
     (fitted if is_known else assumed).append(base)
     cv = Parameter("cv", CV, low=0.01, high=1.5, step=0.2, prior_sd=cv_sd)
     (fitted if has_percentiles else assumed).append(cv)
+    steady = None
     if limit == "through" or _shows_ceiling(points, lone, is_known):
         fitted.append(Parameter("rate", top, low=top / 1.4, high=30 * top))
     else:
         rate, sd = BEYOND * top, OPEN_SD
         if link.kind == "pcie":
-            rate, sd = open_ceiling(link, points[0].block_size, top, read=False)
+            moved = told_writes(template, points[0].block_size)
+            rate, sd, steady = open_writes(link, points[0].block_size, top, moved)
         assumed.append(Parameter("rate", rate, low=top, high=MOST_OPEN * rate, prior_sd=sd))
-    return WriteParameters(tuple(fitted), tuple(assumed), is_known)
+    return WriteParameters(tuple(fitted), tuple(assumed), is_known, steady)
+
+
+def told_writes(template: DriveProfile, size: int) -> float | None:
+    """Writes of *size* bytes/s that the bandwidth of large ones is; None if no row tells it."""
+    width = template.write_bandwidth
+    return width.value / size if width.basis == "fitted" else None
 
 
 def _shows_ceiling(points: Sequence[Point], lone: float, is_known: bool) -> bool:
@@ -158,6 +169,8 @@ def _write_fit(
     draws = dict(zip(problem.names, columns, strict=True))
     free = scattered(logarithms(parameters.assumed), len(moved))
     draws |= {p.name: np.array([f[p.name] for f in free]) for p in parameters.assumed}
+    if "rate" in draws and parameters.steady is not None:
+        draws["rate"] = lasting(draws["rate"], *parameters.steady)
     bounds = _bounds(parameters.values(found.values), draws, problem.names)
     unidentified = {} if parameters.is_known else {"write.base": "a write at depth 1"}
     if "rate" not in problem.names:

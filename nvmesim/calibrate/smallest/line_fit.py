@@ -15,7 +15,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, in_flight, open_ceiling
+from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, in_flight, lasting, open_writes
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
 from nvmesim.calibrate.drive.starting_point import FLASH_S, fit_stream, sources
 from nvmesim.calibrate.drive.write_side import with_writes
@@ -207,6 +207,10 @@ def _fitted(
         keys["write.commands"] = keys.pop("write.program")
     columns = {key: np.array([d[key].value for d in drives]) for key in keys}
     open_keys = [key for key, name in keys.items() if name in loose]
+    if "write.commands" in open_keys and math.isfinite(line.bandwidth):
+        top = float(np.exp(next(c.low for c in logarithms(assumed) if c.name == "rate")))
+        small = min(p.block_size for p in points)
+        columns["write.commands"] = lasting(columns["write.commands"], top, line.bandwidth / small)
     profile = with_draws(make(values(found.values)), columns, sources(points), open_keys)
     return LineFit(
         kind, profile, evidence(off.tolist(), len(names)), columns,
@@ -249,10 +253,8 @@ def _parameters(
     if kind == "cap":
         fitted.append(Parameter("rate", max(line.cap, 1.01 * top), low=top / 1.3, high=30 * top))
     elif kind == "plain":
-        beyond = _open_rate(points, host, top)
-        assumed.append(
-            Parameter("rate", beyond, low=1.02 * top, high=16 * beyond, prior_sd=OPEN_SD)
-        )
+        beyond, sd = _open_rate(points, host, top, line.bandwidth)
+        assumed.append(Parameter("rate", beyond, low=1.02 * top, high=16 * beyond, prior_sd=sd))
     return fitted, assumed
 
 
@@ -263,16 +265,23 @@ def _is_lone_flash(points: Sequence[Point]) -> bool:
     return points[0].read_fraction == 1 and alone and MEDIA_S < lone < FLASH_S
 
 
-def _open_rate(points: Sequence[Point], host: BenchHost, top: float) -> float:
-    """Requests/s of a ceiling above *top*, the highest that the rows show of a drive."""
+def _open_rate(
+    points: Sequence[Point], host: BenchHost, top: float, width: float
+) -> tuple[float, float]:
+    """Requests/s of a ceiling above *top*, the highest that the rows show of a drive, and its sd.
+
+    *width*: bytes/s that the rows tell, or inf.
+    """
     lone = min(p.outstanding / p.iops for p in points)
     if host.link.kind == "pcie" and points[0].read_fraction == 0:
         size = min(p.block_size for p in points)
-        return max(open_ceiling(host.link, size, top, read=False)[0], NEARER * top)
+        moved = width / size if math.isfinite(width) else None
+        found, sd, steady = open_writes(host.link, size, top, moved)
+        return (found, sd) if steady else (max(found, NEARER * top), OPEN_SD)
     if host.link.kind == "pcie" and MEDIA_S < lone < FLASH_S:
-        return max(NEARER * top, READS_AT_ONCE / lone)
+        return max(NEARER * top, READS_AT_ONCE / lone), OPEN_SD
     least = NEARER if max(p.outstanding / p.targets for p in points) >= PARALLEL else OPEN
-    return least * top
+    return least * top, OPEN_SD
 
 
 def _lasts(template: DriveProfile, points: Sequence[Point]) -> bool:
