@@ -43,11 +43,29 @@ def test_large_writes_tell_the_bandwidth_that_stops_small_ones(consumer, size, j
     assert predicted(consumer, row(size, jobs, iops)) == pytest.approx(iops, rel=0.08)
 
 
-def test_a_ceiling_that_no_row_shows_stays_open(consumer):
+def ceilings(fit):
+    """float64[n_draws]: most small writes/s, in units of the fitted profile's."""
+    joint = fit.profile.joint
+    columns = dict(zip(joint.names, np.array(joint.factors).T, strict=True))
+    return columns.get("write.commands", 1 / columns.get("write.program", 1.0))
+
+
+def test_a_ceiling_that_only_large_writes_tell_is_theirs(consumer):
+    """Small writes alone leave it open; 2 MiB ones move what small ones can."""
     assert "write.program" in consumer.profile.untold
-    joint = consumer.profile.joint
-    column = np.array(joint.factors)[:, joint.names.index("write.program")]
-    assert column.max() / column.min() > 3
+    small = fit_drive([row(16 * K, 1, 43398.6), row(16 * K, 4, 162961.8)])
+    open_, told = ceilings(small), ceilings(consumer)
+    assert open_.max() / open_.min() > 3 > 1.5 > told.max() / told.min()
+
+
+def test_small_writes_may_last_far_less_than_large_ones_move():
+    """4 KiB alone and 1 MiB at depth: fresh flash moves as many bytes; what lasts, a fifth."""
+    deep = Point("", 0.0, False, M, 4, 32, 2600.0, None)
+    fit = fit_drive([row(4 * K, 1, 60e3), deep])
+    moved = 2600.0 * M
+    found = predicted(fit, Point("", 0.0, True, 4 * K, 8, 64, 1.0, None)) * 4 * K
+    assert found == pytest.approx(0.95 * moved, rel=0.1)
+    assert 0.1 < np.mean(ceilings(fit) < 0.5) < 0.3
 
 
 @pytest.mark.parametrize("read", [1.0, 0.0])

@@ -1,7 +1,7 @@
 """What a row does not show stays open: behind a full thread, for small reads, and on a disk's arm.
 
 Rows are those of `calibration/held-out` (G02-1, R10-1, R15-1, R07-2, N01, N03, N04, N07, N09,
-S07, T05, T08, U08; named in `cases.toml`).
+S07, T05, T08, U01, U08, V02; named in `cases.toml`).
 """
 
 from dataclasses import replace
@@ -129,6 +129,41 @@ def test_mixes_alone_are_fitted():
     host = parse_host("linux-libaio,pcie4 x4,3.7 GHz").host
     more = replace(mixes[0], jobs=8)
     assert measure(fit.profile, host, more).iops == pytest.approx(171_852, rel=0.1)
+
+
+def test_mixes_tell_writes_where_no_row_is_of_writes_alone():
+    """Held-out V02-2: one of three drives by pure reads and mixes; its writes do 419k a drive."""
+    reads = [
+        row("randread", 4 * K, n, 128, x) for n, x in ((2, 573e3), (8, 1.017e6), (16, 1.018e6))
+    ]
+    mixes = [
+        Point(f"randrw:{share:.0%}", share, True, 4 * K, 16, 128, iops, None)
+        for share, iops in ((0.6, 500_760), (0.3, 458_480), (0.1, 338_440))
+    ]
+    fit = fit_drive([*reads, *mixes], captured_on="linux-io_uring,pcie4 x4")
+    assert not fit.misses
+    host = parse_host("linux-io_uring,pcie4 x4").host
+    for mix in mixes:
+        assert measure(fit.profile, host, mix).iops == pytest.approx(mix.iops, rel=0.25)
+    assert measure(fit.profile, host, row("randwrite", 4 * K, 16, 128, 1.0)).iops < 450e3
+
+
+def test_large_reads_that_the_link_lets_pass_tell_the_drive_s_bandwidth():
+    """Held-out V02-6, a P4610: 64 KiB reads move 3.38 GB/s, where its link carries 3.58."""
+    sizes = ((4, 639_320), (16, 201_280), (64, 51_564))
+    rows = [row("randread", size * K, 16, 128, iops) for size, iops in sizes]
+    fit = fit_drive(rows, captured_on="linux-io_uring,pcie3 x4")
+    host = parse_host("linux-io_uring,pcie3 x4").host
+    assert measure(fit.profile, host, rows[2]).iops == pytest.approx(51_564, rel=0.02)
+
+
+def test_a_drive_on_few_lanes_is_as_fast_as_they_are():
+    """Held-out U01-2: a drive for four lanes on two reads 443k, by a lone read and a stream."""
+    _, predicted = fitted(
+        "linux-libaio,pcie3 x2",
+        [("randread", 4 * K, 1, 1, 14_915), ("read", M, 4, 32, 1781.0)],
+    )
+    assert predicted("randread", 4 * K, 4, 128) == pytest.approx(443_000, rel=0.1)
 
 
 def test_a_lone_sequential_read_tells_its_latency_and_no_bandwidth():

@@ -35,6 +35,21 @@ def test_every_row_is_asked_or_counted_with_a_reason() -> None:
             assert case.is_server or not repeated  # a server's repeats are told as restated
 
 
+def test_no_source_is_another_again() -> None:
+    """Two pages that hold the same run are one vote."""
+    known: dict[tuple[str, ...], list[tuple[str, float]]] = {}
+    for case in find_cases():
+        for r in case.rows:
+            if r.cells["iops"]:
+                known.setdefault(r.key(), []).append((case.source, r.iops))
+    shared: dict[tuple[str, str], int] = {}
+    for found in known.values():
+        pairs = {(a, b) for a, x in found for b, y in found if a < b and abs(x / y - 1) < 0.005}
+        for pair in pairs:
+            shared[pair] = shared.get(pair, 0) + 1
+    assert not {pair: n for pair, n in shared.items() if n >= 3}
+
+
 def test_sources_and_rows_are_those_of_the_tables() -> None:
     cases = find_cases()
     assert len({c.source for c in cases}) >= 40

@@ -13,7 +13,7 @@ from typing import Final
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host
-from nvmesim.calibrate.drive import explanations
+from nvmesim.calibrate.drive import explanations, which_rows
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.flushes import fit_flush, is_volatile
@@ -49,15 +49,6 @@ from nvmesim.calibrate.drive.starting_point import (
     write_columns,
 )
 from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
-from nvmesim.calibrate.drive.which_rows import (
-    alone_and_beside,
-    host_doubts,
-    least_link,
-    of_the_drive,
-    of_whole_sectors,
-    one_by_one,
-    reads_of_mixes,
-)
 from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
@@ -152,7 +143,9 @@ class _Fitting:
         self.notes = notes
         self.name = name
         self.included = host is None
-        self.host, said = with_payload(host or free_host(link or least_link(points)), self.points)
+        self.host, said = with_payload(
+            host or free_host(link or which_rows.least_link(points)), self.points
+        )
         self.notes += said
         self.captured_on = captured_on
         self.tell = tell
@@ -165,18 +158,18 @@ class _Fitting:
         self.unidentified: dict[str, str] = {}
 
     def fit(self) -> DriveFit:
-        self.points, said = one_by_one(self.points, self.host.link)
+        self.points, said = which_rows.one_by_one(self.points, self.host.link)
         self.synchronous = bool(said)
         self.notes += said
         if not self.included:
             self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
             self.notes += said
             self.points = with_full_rows(self.host, self.points)
-        self.notes += host_doubts(self.host, self.points, self.included)
-        used, said = of_the_drive(self.points, self.included)
+        self.notes += which_rows.host_doubts(self.host, self.points, self.included)
+        used, said = which_rows.of_the_drive(self.points, self.included)
         self.notes += said
         free = used if self.limits is None else self.limits.below(used)
-        free, said = of_whole_sectors(free)
+        free, said = which_rows.of_whole_sectors(free)
         self.notes += said
         plain = [p for p in free if not p.sync]
         if not any(p.read_fraction == 0 for p in plain) and not is_volatile(free, self.host):
@@ -190,10 +183,13 @@ class _Fitting:
         small = [p for p in streamed if p.block_size <= UNIT]
         if is_streamed or all(p.outstanding > SHALLOW for p in writes):
             writes += streamed if is_streamed else small
-        reads, mixed = alone_and_beside(reads)
+        reads, mixed = which_rows.alone_and_beside(reads)
         mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random] + mixed
         if not any(p.read_fraction in (0, 1) for p in free):
-            reads, said = reads_of_mixes(mixes)
+            reads, said = which_rows.reads_of_mixes(mixes)
+            self.notes += said
+        elif not writes:
+            writes, said = which_rows.writes_of_mixes(mixes, reads)
             self.notes += said
         profile = blank_drive(self.points, self.host, self.name, self.captured_on, self.included)
         if self.limits is not None:

@@ -129,7 +129,9 @@ def _with_bandwidth(
     sd = 0.0
     if width.low is not None and width.high is not None:
         sd = max(LEAST_SD, math.log(width.high / width.low) / 2 / 1.96)
-    start = max(width.value, 1.02 * moved)
+    start = 1.02 * moved  # above what the link carries, rows would not feel it
+    if is_lone:
+        start = max(width.value, start)
     parameter = Parameter("bandwidth", start, 0.9 * min(moved, start), 20 * start, prior_sd=sd)
 
     def made(u: Floats) -> DriveProfile:

@@ -50,6 +50,40 @@ def reads_of_mixes(mixes: Sequence[Point]) -> tuple[list[Point], list[str]]:
     return found, [said]
 
 
+TELLS: Final = 0.2
+"""Share of a mix's time that its writes must take to tell how long one does. Assumed."""
+
+
+def writes_of_mixes(
+    mixes: Sequence[Point], reads: Sequence[Point]
+) -> tuple[list[Point], list[str]]:
+    """Writes that *mixes* hold beside *reads* of the same load, where no row is of writes alone.
+
+    Reads and writes are taken to have their turn at what they share: a mix takes the time of its
+    reads, as rows alone tell it, and of its writes. Source: `explanations.PRIOR`.
+    """
+    found: dict[tuple[int, float, int], Point] = {}
+    for p in sorted(mixes, key=lambda p: p.read_fraction):
+        alike = [q for q in reads if (q.block_size, q.targets) == (p.block_size, p.targets)
+                 and q.outstanding >= p.outstanding]  # fmt: skip
+        load = (p.block_size, p.outstanding, p.targets)
+        if p.rate is not None or p.beside or not alike or load in found:
+            continue
+        took = p.outstanding / p.iops
+        alone = p.outstanding / min(alike, key=lambda q: q.outstanding).iops
+        left = took - p.read_fraction * alone
+        if left < TELLS * took:
+            continue
+        mean = left / (1 - p.read_fraction)
+        write = replace(p, read_fraction=0.0, iops=p.outstanding / mean, mean_s=None)
+        found[load] = replace(write, percentiles_s={}, body_s={}, cpu_s=None)
+    said = (
+        "no row is of writes alone: what mixes take beyond their reads is taken to be of their "
+        "writes; a row of writes would tell them apart"
+    )
+    return list(found.values()), [said] if found else []
+
+
 def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Iterator[str]:
     """Yield where *points* contradict the *host* or the link that they are said to be of."""
     top = max(points, key=_one_way)

@@ -81,7 +81,7 @@ class WriteParameters:
     is_known: bool
     """True if a row tells the latency of a lone write"""
     steady: tuple[float, float] | None = None
-    """Writes/s that the rows show and that large ones would move, where only these tell a ceiling"""
+    """Writes/s that rows show, and that large ones would move, where only these tell a ceiling"""
 
     def values(self, u: Floats) -> dict[str, float]:
         """All numbers by name, where the fitted ones have the logarithms *u*."""
