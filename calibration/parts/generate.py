@@ -79,6 +79,9 @@ def drive_of(row: Mapping[str, str]) -> DriveProfile:
         )
     if "consumer" in row["note"]:
         update["write"] = profile.write.model_copy(update={"volatile": True, "flush": FLUSH})
+    if unit := re.search(r"([0-9]+ KiB) \(indirection unit\)", row["note"]):  # less is read first
+        size = Quantity(value=float(parse_size(unit[1])), basis="datasheet", source=source)
+        update["write"] = profile.write.model_copy(update={"unit": size})
     if profile.joint is not None:
         factors = profile.joint.factors[:: max(1, len(profile.joint.factors) // DRAWS)]
         update["joint"] = profile.joint.model_copy(update={"factors": factors[:DRAWS]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
@@ -298,7 +299,7 @@ other hosts (G02, R18, R21, R22, S01, S03, S05, S08, S09); linux-libaio does the
 servers' median at 3.0 GHz."""
 GHZ_SD: Final = 0.34
 """Standard deviation of the logarithm of such clocks: the same hosts."""
-GHZ_ENDS: Final = (1.5, 5.9)
+GHZ_ENDS: Final = (GHZ * math.exp(-1.96 * GHZ_SD), GHZ * math.exp(1.96 * GHZ_SD))
 """95 % of such clocks."""
 GHZ_RANGE: Final = (0.5, 8.0)
 MOST_SOCKETS: Final = 8

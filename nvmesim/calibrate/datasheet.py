@@ -81,7 +81,8 @@ class Sheet:
             point = Point(key, read, True, 4096, 1, 1, 1 / value, value)
         if key.startswith("sequential"):
             point = Point(key, read, False, LARGE, 1, STREAMS, value / LARGE, None)
-        return replace(point, source=self.file.name, place=self.places.get(key, key))
+        place = self.places.get(key, key)
+        return replace(point, is_stated=True, source=self.file.name, place=place)
 
 
 def read_datasheet(path: Path) -> Sheet:

@@ -69,6 +69,8 @@ class Point:
     """Requests it rests on; 0 if the source does not say."""
     is_bounded: bool = False
     """The source does not say jobs or depth: as many in flight are taken as its rate needs"""
+    is_stated: bool = False
+    """A data sheet's figure: writes are what lasts"""
     noise: float = 0.0
     """Relative standard error of IOPS by its repeats; 0: not known"""
     rate: float | None = None

@@ -284,7 +284,7 @@ def resolve_drives(
 def _in_state(part: DriveProfile, state: str, key: str, notes: ResolveNotes) -> DriveProfile:
     if state == "empty":
         return catalog.unmapped(_in_state(part, "fresh", key, notes) if part.fresh else part)
-    if state != part.state and not (state == "fresh" and part.fresh):
+    if state != part.state and not (state == "fresh" and catalog.has_fresh(part)):
         notes.assume(f"{key}: {part.name} has no values for state {state}; {part.state} taken")
         return part
     try:

@@ -65,7 +65,7 @@ def test_small_writes_may_last_far_less_than_large_ones_move():
     moved = 2600.0 * M
     found = predicted(fit, Point("", 0.0, True, 4 * K, 8, 64, 1.0, None)) * 4 * K
     assert found == pytest.approx(0.95 * moved, rel=0.1)
-    assert 0.1 < np.mean(ceilings(fit) < 0.5) < 0.3
+    assert 0.05 < np.mean(ceilings(fit) < 0.5) < 0.3  # a fifth, less those above by chance, of 32
 
 
 @pytest.mark.parametrize("read", [1.0, 0.0])

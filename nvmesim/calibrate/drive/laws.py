@@ -148,11 +148,11 @@ to 0.37)."""
 
 
 def open_writes(
-    link: Link, size: int, top: float, moved: float | None
+    link: Link, size: int, top: float, moved: float | None, *, is_stated: bool = False
 ) -> tuple[float, float, tuple[float, float] | None]:
     """As `open_ceiling` of writes, where large writes move as many bytes/s as *moved* would.
 
-    None: no row tells. The last is what `lasting` is to know.
+    None: no row tells. The last is what `lasting` is to know. What data sheets state lasts.
 
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
@@ -161,6 +161,8 @@ def open_writes(
     """
     if moved is None or FRESH[0] * moved < top:
         return *open_ceiling(link, size, top, read=False), None
+    if is_stated:
+        return *_above(STEADY[0] * moved, STEADY[1], top), None
     return FRESH[0] * moved, FRESH[1], (top, moved)
 
 

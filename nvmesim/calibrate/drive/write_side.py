@@ -137,7 +137,9 @@ def write_parameters(
         rate, sd = BEYOND * top, OPEN_SD
         if link.kind == "pcie":
             moved = told_writes(template, points[0].block_size)
-            rate, sd, steady = open_writes(link, points[0].block_size, top, moved)
+            rate, sd, steady = open_writes(
+                link, points[0].block_size, top, moved, is_stated=points[0].is_stated
+            )
         assumed.append(Parameter("rate", rate, low=top, high=MOST_OPEN * rate, prior_sd=sd))
     return WriteParameters(tuple(fitted), tuple(assumed), is_known, steady)
 

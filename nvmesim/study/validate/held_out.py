@@ -277,6 +277,8 @@ def tables_of(case: HeldCase, row: HeldRow, profile: Any) -> dict[str, Any]:
         "drives": [{"profile": profile, "count": row.drives}],
         "workload": _workload(row),
     }
+    if facts.get("fresh"):  # as its source says; of fitted drives the rows say it
+        tables["drives"][0]["state"] = "fresh"
     if facts["link"].startswith("pcie"):  # else it is that of its profile in any case
         tables["drives"][0]["link"] = facts["link"]
     if raid:
