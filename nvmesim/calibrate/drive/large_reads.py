@@ -19,6 +19,7 @@ from nvmesim.calibrate.evidence import intervals
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import Point
+from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
 REQUESTS = 6_250
@@ -39,6 +40,8 @@ ROOMY: Final = 1.5
 CHANNEL_PS: Final = 5e6
 """Channel time of 4 KiB that a fit begins with. Found: a lone read of 16 KiB takes 12 to 44 us more
 than one of 4 KiB (`calibration/held-out`: R22, S12, S17, U02, U07, U08)."""
+BELOW: Final = 0.97
+"""Share of what the link carries, from which a search for a bandwidth begins: rows feel it there."""
 LEAST_SD: Final = 0.02
 """Standard deviation of the logarithm of a bandwidth that sequential rows told, at least: random
 reads of large blocks seldom move just as many bytes. Assumed."""
@@ -129,9 +132,9 @@ def _with_bandwidth(
     sd = 0.0
     if width.low is not None and width.high is not None:
         sd = max(LEAST_SD, math.log(width.high / width.low) / 2 / 1.96)
-    start = 1.02 * moved  # above what the link carries, rows would not feel it
-    if is_lone:
-        start = max(width.value, start)
+    size = max(p.block_size for p in points)
+    felt = BELOW * command_ceiling(host.link, "read", size) * size  # no row tells more than a link
+    start = max(min(width.value, felt), 1.02 * moved)
     parameter = Parameter("bandwidth", start, 0.9 * min(moved, start), 20 * start, prior_sd=sd)
 
     def made(u: Floats) -> DriveProfile:
