@@ -8,7 +8,7 @@ POINTS = "point or percentile or submission or cpu or mix or means or rule or us
 BOOTSTRAP = "block or interval or width or percentile"
 KERNEL_CHECK = ("tests/mutation/check_kernel.py", "-k", "agree")
 KERNEL_FURTHER = (
-    *(f"tests/engines/test_{name}.py" for name in ("heap", "unsteady", "rounds")),
+    *(f"tests/engines/test_{name}.py" for name in ("heap", "unsteady")),
     "tests/mutation/check_kernel.py",
     "-k",
     "not agree and not window and not modulated",
@@ -58,7 +58,7 @@ GROUPS = {
     ),
     "fit": Group(
         {
-            "calibrate.points": (*_tests(FIT, "figures own_targets points"), "-k", POINTS),
+            "calibrate.points": (*_tests(FIT, "figures points"), "-k", POINTS),
             "calibrate.infer.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),
             "calibrate.series": (
                 *_tests(FIT, "figures"),
