@@ -84,12 +84,6 @@ def test_figures(name: str) -> None:
         assert measurement.cpu is None
 
 
-def test_totals_come_from_the_overall_table_not_the_first() -> None:
-    total, first, _ = read_capture(DATA / TEXT).measurements
-    assert total.ops["read"].lat.max_s > first.ops["read"].lat.max_s
-    assert first.ops["read"].lat.percentiles_s
-
-
 @BOTH
 def test_powershell_and_decimal_commas(name: str, tmp_path: Path) -> None:
     text = sample(name)

@@ -184,7 +184,7 @@ def _fitted(
 ) -> LineFit:  # fmt: skip
     op = "reads" if points[0].read_fraction else "writes"
     tell(f"{op}: a latency and a bandwidth, {kind}")
-    fitted, assumed = _parameters(template, host, points, line, kind)
+    fitted, assumed = _parameters(host, points, line, kind)
     make = _maker(template, points, kind)
     loose = {p.name: p.start for p in assumed}
     names = [p.name for p in fitted]
@@ -216,7 +216,7 @@ def _fitted(
 
 
 def _parameters(
-    template: DriveProfile, host: BenchHost, points: Sequence[Point], line: Line, kind: Kind
+    host: BenchHost, points: Sequence[Point], line: Line, kind: Kind
 ) -> tuple[list[Parameter], list[Parameter]]:
     """Numbers that the rows determine, and those that stay open."""
     top = max(p.iops / p.targets * parts_of(p) for p in points)
