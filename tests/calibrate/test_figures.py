@@ -10,6 +10,7 @@ from scipy import stats
 
 from nvmesim.calibrate.infer.bootstrap import (
     _autocorrelation,
+    _ranks,
     block_length,
     decorrelation_length,
     percentile_intervals,
@@ -217,6 +218,7 @@ def test_a_block_is_a_run_of_the_memory_but_leaves_twenty() -> None:
     rng = np.random.default_rng(1)
     steps = np.repeat(rng.normal(size=400), 10)
     assert block_length(steps) > 10
+    assert block_length(rng.normal(size=400)) == block_length(np.arange(30.0)) == 1
     assert block_length(np.repeat(rng.normal(size=40), 100)) == 4000 // 20
 
 
@@ -228,12 +230,12 @@ def test_an_interval_is_the_middle_95_percent_of_resamples_in_blocks_of_the_memo
 
     def one_sample(n: int, block: int, rng: np.random.Generator) -> np.ndarray:
         blocks.append(block)
-        return np.full(n, len(blocks) - 1)
+        return np.full(n, 10 * (len(blocks) - 1))
 
     monkeypatch.setattr("nvmesim.calibrate.infer.bootstrap.resampled", one_sample)
     found = percentile_intervals(series, [50.0], trials=200)[50.0]
     assert found.value == np.median(series)
-    assert (found.low, found.high) == pytest.approx(np.quantile(series[:200], (0.025, 0.975)))
+    assert (found.low, found.high) == pytest.approx(np.quantile(series[::10], (0.025, 0.975)))
     assert set(blocks) == {block_length(series)}
     assert blocks[0] > 3
 
@@ -284,6 +286,7 @@ def plain_memory(series: np.ndarray, most: int) -> int:
 def test_memory_is_what_its_definition_says(n: int, run: int) -> None:
     values = np.random.default_rng(n + run).normal(size=n)
     series = np.repeat(values, run)[:n].round(1)
+    assert (_ranks(series) + 1 == stats.rankdata(series)).all()
     assert decorrelation_length(series) == plain_memory(series, n // 10)
     assert decorrelation_length(series, n) == plain_memory(series, n)
 

@@ -59,12 +59,7 @@ GROUPS = {
     "fit": Group(
         {
             "calibrate.points": (*_tests(FIT, "figures points"), "-k", POINTS),
-            "calibrate.infer.bootstrap": (
-                *_tests(FIT, "figures"),
-                "nvmesim/calibrate/infer/bootstrap.py",
-                "-k",
-                BOOTSTRAP,
-            ),  # fmt: skip
+            "calibrate.infer.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),
         }
     ),
 }
