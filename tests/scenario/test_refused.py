@@ -82,29 +82,20 @@ def test_files_of_a_command_line_that_the_scenario_does_not_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "span", "offset"),
+    ("options", "more", "span", "offset"),
     [
-        ("size=50%", 800_000_000_000 // 4096 * 4096, 0),
-        ("filesize=10g", 10 << 30, 0),
-        ("filesize=25%", 400_000_000_000 // 4096 * 4096, 0),
-        ("size=10g\noffset=50%", 10 << 30, 800_000_000_000 // 4096 * 4096),
+        ("size=50%", {}, 800_000_000_000 // 4096 * 4096, 0),
+        ("filesize=10g", {}, 10 << 30, 0),
+        ("filesize=25%", {}, 400_000_000_000 // 4096 * 4096, 0),
+        ("size=10g\noffset=50%", {}, 10 << 30, 800_000_000_000 // 4096 * 4096),
+        ("size=50%", {"span": "1 GiB"}, 1 << 30, 0),  # the scenario's wins
     ],
 )
-def test_parts_of_a_file_of_fio(tmp_path, options: str, span: int, offset: int) -> None:
+def test_parts_of_a_file_of_fio(tmp_path, options: str, more: dict, span: int, offset: int) -> None:
     (tmp_path / "job.fio").write_text(f"[j]\nrw=randread\nbs=4k\niodepth=4\n{options}\n")
-    tables = {
-        "server": server(ONE), "drives": DRIVES, "workload": {"fio": "job.fio"},
-    }  # fmt: skip
+    tables = {"server": server(ONE), "drives": DRIVES, "workload": {"fio": "job.fio", **more}}
     (group,) = resolve(scenario_from_dict(tables, base=tmp_path)).workload
     assert (group.span, group.offset) == (span, offset)
-
-
-def test_the_scenarios_span_wins_over_the_jobs(tmp_path) -> None:
-    (tmp_path / "job.fio").write_text("[j]\nrw=randread\nbs=4k\nsize=50%\n")
-    tables = {"server": server(ONE), "drives": DRIVES,
-              "workload": {"fio": "job.fio", "span": "1 GiB"}}  # fmt: skip
-    (group,) = resolve(scenario_from_dict(tables, base=tmp_path)).workload
-    assert group.span == 1 << 30
 
 
 def test_where_random_requests_of_a_sequential_load_come_from() -> None:
@@ -147,45 +138,30 @@ def written(mail: Path, profile: str = '"sata-ssd"', load: str = CLOSED_LOOP) ->
 
 
 @pytest.mark.parametrize(
-    "reference",
-    ["../private.toml", "parts/../../private.toml", "/etc/hostname.toml", "../x/../p.toml"],
-)
-def test_a_profile_elsewhere_is_refused(mail: Path, reference: str) -> None:
-    with pytest.raises(
-        ScenarioError, match=r"drives\.0\.profile names .* outside the file's folder"
-    ):
-        load_scenario(written(mail, f'"{reference}"'))
-
-
-@pytest.mark.parametrize("key", ["trace", "fio"])
-def test_a_load_elsewhere_is_refused(mail: Path, key: str) -> None:
-    with pytest.raises(ScenarioError, match=rf"workload\.0\.{key} names '/etc/passwd', outside"):
-        load_scenario(written(mail, load=f'{key} = "/etc/passwd"'))
-
-
-def test_a_profile_that_extends_elsewhere_is_refused(mail: Path) -> None:
+    ("named", "found"),
+    [
+        *((("profile", f'"{p}"'), r"drives\.0\.profile names .* outside the file's folder")
+          for p in ("../private.toml", "parts/../../private.toml", "/etc/hostname.toml",
+                    "../x/../p.toml")),
+        *((("load", f'{key} = "/etc/passwd"'), rf"workload\.0\.{key} names '/etc/passwd', outside")
+          for key in ("trace", "fio")),
+        (("profile", '"parts/d.toml"'), r"extends names '\.\./\.\./private\.toml', outside"),
+    ],
+)  # fmt: skip
+def test_what_lies_elsewhere_is_refused(mail: Path, named: tuple[str, str], found: str) -> None:
     (mail / "parts" / "d.toml").write_text('kind = "drive"\nextends = "../../private.toml"\n')
-    with pytest.raises(InputError, match=r"extends names '\.\./\.\./private\.toml', outside"):
-        load_scenario(written(mail, '"parts/d.toml"'))
+    with pytest.raises(InputError, match=found):
+        load_scenario(written(mail, **dict([named])))
 
 
-def test_within_its_folder_a_file_may_be_named(mail: Path) -> None:
+def test_what_may_be_named(mail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user types may lead anywhere; a file, within its folder and within the user's."""
+    typed = [f"drives.0.profile={mail.parent / 'private.toml'}"]
+    assert load_scenario(written(mail), typed).drives[0].count == 1
     (mail / "parts" / "d.toml").write_text(PROFILE)
     assert load_scenario(written(mail, '"parts/../parts/d.toml"')).drives[0].count == 1
-
-
-def test_within_the_users_folder_a_file_may_be_named(
-    mail: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = written(mail, '"../private.toml"')
     monkeypatch.chdir(mail.parent)
-    assert load_scenario(path).drives[0].count == 1
-
-
-def test_what_the_user_types_may_lead_anywhere(mail: Path) -> None:
-    private = mail.parent / "private.toml"
-    scenario = load_scenario(written(mail), [f"drives.0.profile={private}"])
-    assert scenario.drives[0].count == 1
+    assert load_scenario(written(mail, '"../private.toml"')).drives[0].count == 1
 
 
 def test_profiles_that_extend_each_other_are_refused(mail: Path) -> None:
