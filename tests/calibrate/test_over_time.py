@@ -34,7 +34,13 @@ from nvmesim.catalog.profile import (
     Stalls,
 )
 from tests.calibrate.bench import drive
-from tests.calibrate.written import known_drive, requests_of, varying_depth, write_blkparse
+from tests.calibrate.written import (
+    known_drive,
+    requests_of,
+    slow_writer,
+    varying_depth,
+    write_blkparse,
+)
 
 BASE, EACH = 45e-6, 11e-6
 RATE, MEAN, CV = 400.0, 60e-6, 4.0
@@ -248,11 +254,8 @@ DRAIN = 48 / 400e-6 * 4096
 @pytest.fixture(scope="module")
 def long_write(tmp_path_factory):
     """A long write to a drive whose buffer of 64 MiB fills on the way, as blkparse text."""
-    drive = known_drive()
-    update = {"program": Quantity(value=400e6), "buffer": Quantity(value=BUFFER)}
-    drive = drive.model_copy(update={"write": drive.write.model_copy(update=update)})
     path = tmp_path_factory.mktemp("write") / "long.blkparse"
-    write_blkparse(path, requests_of(drive, 32, 60_000, read=0.0))
+    write_blkparse(path, requests_of(slow_writer(BUFFER), 32, 60_000, read=0.0))
     return read_capture(path)
 
 
@@ -265,10 +268,7 @@ def test_size_and_drain_are_recovered(long_write):
 
 def filling(size: int, seed: int):
     """The buffer found in a long write to a drive with one of *size* bytes, or None."""
-    drive = known_drive()
-    update = {"program": Quantity(value=400e6), "buffer": Quantity(value=size)}
-    drive = drive.model_copy(update={"write": drive.write.model_copy(update=update)})
-    done = np.sort(requests_of(drive, 32, 60_000, read=0.0, seed=seed)[:, 1]) / 1e12
+    done = np.sort(requests_of(slow_writer(size), 32, 60_000, read=0.0, seed=seed)[:, 1]) / 1e12
     edges = np.linspace(done[0], done[-1], 201)
     counts, _ = np.histogram(done, edges)
     return find_buffer(edges[1:], counts * 4096 / np.diff(edges))

@@ -81,9 +81,20 @@ def test_nothing_is_left_out():
     ]
 
 
+def predicted(case: Case, *, commands: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of bios and bytes, or of commands, and its standard error."""
+    if case.is_random:
+        table = case.table()
+        mean = table_commands(table) if commands else table_mean(table)
+        return mean, table_error(table, case.n_ios)[commands]
+    vector = commands_vector if commands else plan_vector
+    mean = sum(map(vector, case.plans(case.sequential_offsets()))) / case.n_ios
+    return mean, np.zeros_like(mean)
+
+
 @pytest.mark.parametrize("case", unique(SEQUENTIAL))
 def test_sequential_case_is_exact(case):
-    mean = sum(map(plan_vector, case.plans(case.sequential_offsets()))) / case.n_ios
+    mean, _ = predicted(case)
     assert np.all(np.abs(mean - case.measured) <= case.rounding)
 
 
@@ -114,8 +125,7 @@ def shared_rows(case: Case) -> np.ndarray:
 
 
 def check_random(case: Case) -> None:
-    table = case.table()
-    mean, error = table_mean(table), table_error(table, case.n_ios)[0]
+    mean, error = predicted(case)
     if "fsync" in case.row["tag"]:  # one flush a member after each request but the last
         mean[1] += case.geometry.members * (case.n_ios - 1) / case.n_ios
     if agrees(case, mean, error):
@@ -145,11 +155,7 @@ def test_random_access_at_depth_moves_the_same_bytes(case):
 def test_internal_bitmap_adds_whole_rounds_of_512_bytes(case):
     """The extra writes are one of 512 B on every member, once for each region that was clean."""
     geometry = case.geometry
-    if case.is_random:
-        mean, error = table_mean(case.table()), table_error(case.table(), case.n_ios)[0]
-    else:
-        plans = case.plans(case.sequential_offsets())
-        mean, error = sum(map(plan_vector, plans)) / case.n_ios, np.zeros(4)
+    mean, error = predicted(case)
     extra = (case.measured - mean) * case.n_ios
     # With 64 KiB one of the 400 writes met its rows in the stripe cache and read nothing.
     reused = 32 if case.row["op"] == "randwrite" and case.block_size == 65536 else 0
@@ -177,12 +183,7 @@ def test_commands_after_merging_are_exact_without_parity(level):
     """raid0, 1 and 10 submit from one thread, so even the merged commands are reproduced."""
     off = []
     for case in [c for c in AT_DEPTH_1 if c.row["level"] == level and "fsync" not in c.row["tag"]]:
-        if case.is_random:
-            table = case.table()
-            mean, error = table_commands(table), table_error(table, case.n_ios)[1]
-        else:
-            plans = case.plans(case.sequential_offsets())
-            mean, error = sum(map(commands_vector, plans)) / case.n_ios, np.zeros(2)
+        mean, error = predicted(case, commands=True)
         if np.any(np.abs(mean - case.measured_commands) > THREE_SIGMA * error + 0.5e-3):
             off.append(case.name)
     assert off == []
@@ -197,12 +198,7 @@ def test_commands_after_merging_with_parity_mostly_agree():
     found = [c for c in AT_DEPTH_1 if c.row["level"] in ("5", "6") and "fsync" not in c.row["tag"]]
     agree = 0
     for case in found:
-        if case.is_random:
-            table = case.table()
-            mean, error = table_commands(table), table_error(table, case.n_ios)[1]
-        else:
-            plans = case.plans(case.sequential_offsets())
-            mean, error = sum(map(commands_vector, plans)) / case.n_ios, np.zeros(2)
+        mean, error = predicted(case, commands=True)
         limit = THREE_SIGMA * error + 0.02 * case.measured_commands
         agree += bool(np.all(np.abs(mean - case.measured_commands) <= limit))
     assert agree / len(found) >= 0.9
