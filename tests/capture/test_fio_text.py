@@ -105,10 +105,7 @@ def test_normal_output_of_fio_2(tmp_path: Path) -> None:
             OLD_REPORT.replace("err= 0", "err= 5"),
             "job 'rr' failed with error=5 (Input/output error)",
         ),
-        (
-            OLD_REPORT.replace("  read :", "  none :"),
-            "counts 80891 reads and has no line of them",
-        ),
+        (OLD_REPORT.replace("  read :", "  none :"), "counts 80891 reads and has no line of them"),
         (sample("fio-terse/randrw_4k_qd4.terse_v5.txt")[:900], "fields, terse version 5 has"),
         (NORMAL[: NORMAL.index("/3001msec") - 40], "is not whole"),
         (NORMAL.replace("groupid=0", "groupid=1234567890"), "line 5: 'jn_qd4"),

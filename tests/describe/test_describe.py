@@ -114,10 +114,7 @@ def test_switch_and_downgraded_link(described: Describe) -> None:
     (adapter,) = tables["adapters"]
     assert adapter == {"name": "switch0", "kind": "switch", "link": "pcie3 x8", "socket": 1}
     assert [d["behind"] for d in tables["drives"]] == ["switch0"] * 2
-    assert [(d["count"], d["link"]) for d in tables["drives"]] == [
-        (3, "pcie3 x4"),
-        (1, "pcie3 x2"),
-    ]
+    assert [(d["count"], d["link"]) for d in tables["drives"]] == [(3, "pcie3 x4"), (1, "pcie3 x2")]
     assert "0000:07:00.0 runs at pcie3 x2 of the pcie3 x4 it can" in text
 
 

@@ -5,14 +5,7 @@ import numpy as np
 import pytest
 
 from nvmesim.engine.contract import HIST_BINS, bin_index
-from nvmesim.measure.latency import (
-    CLAT,
-    Samples,
-    distribution,
-    enough,
-    samples,
-    tail_warnings,
-)
+from nvmesim.measure.latency import CLAT, Samples, distribution, enough, samples, tail_warnings
 from nvmesim.measure.steady import Snapshot, Window
 
 BIN = 1 / 128

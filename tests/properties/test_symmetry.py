@@ -106,8 +106,7 @@ def slowed(factor):
         "interrupt": 1000, "wakeup_half": us(8),
     }  # fmt: skip
     return server(
-        server={"stack": stack, "sockets": [{"cpu": cpu}]},
-        drives=[{"profile": drive, "count": 4}],
+        server={"stack": stack, "sockets": [{"cpu": cpu}]}, drives=[{"profile": drive, "count": 4}]
     )
 
 
