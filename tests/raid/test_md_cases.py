@@ -2,14 +2,21 @@
 
 Sequential cases are deterministic: planned from a cold stripe cache they match in bytes and bios to
 the digit of the file. Random cases lie within three standard errors of their own number of
-requests.
+requests. Of some runs every command on every member is known, its place and size.
 """
+
+import gzip
+import json
 
 import numpy as np
 import pytest
 from scipy.stats import norm, poisson
 
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.planner.parity import StripeCache
 from tests.raid.md_truth import (
+    DATA,
+    KIB,
     Case,
     cases,
     commands_vector,
@@ -18,6 +25,7 @@ from tests.raid.md_truth import (
     table_error,
     table_mean,
 )
+from tests.raid.requests import plan_request
 
 MISSED = {
     f"6.1 raid5 left-symmetric 4x512K {op} {size}K align{size}K+0K qd1 {n} sc256 rmw1 rot0 none 300"
@@ -245,3 +253,31 @@ def test_expectation_is_within_one_percent_of_a_long_run(
     offsets = case.random_offsets(np.random.default_rng(3), N_LONG)
     mean = sum(map(plan_vector, case.plans(offsets))) / N_LONG
     np.testing.assert_allclose(mean, table_mean(case.table()), rtol=0.01)
+
+
+SECTOR = 512
+OPS = {"r": "read", "w": "write"}
+
+
+def captures() -> dict[str, dict]:
+    with gzip.open(DATA / "captures.json.gz", "rt") as text:
+        return json.load(text)
+
+
+@pytest.mark.parametrize("name", sorted(captures()))
+def test_every_command_of_a_capture(name):
+    capture = captures()[name]
+    geometry = RaidGeometry(
+        capture["level"], capture["members"], (capture["chunk_kib"] or 0) * KIB, capture["layout"]
+    )
+    cache = StripeCache(geometry.stripe_cache)
+    assert capture["requests"]
+    for op, start, length, commands in capture["requests"]:
+        plan = plan_request(geometry, OPS[op], start * SECTOR, length * SECTOR, cache)
+        planned = sorted(
+            (child.member_alternatives[0], child.op, child.member_offset, child.n_bytes)
+            for phase in plan.phases
+            for child in phase
+        )
+        seen = sorted((m, OPS[o], s * SECTOR, n * SECTOR) for m, o, s, n in commands)
+        assert planned == seen
