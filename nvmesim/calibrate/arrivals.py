@@ -15,7 +15,7 @@ import polars as pl
 
 from nvmesim.array_types import Bools, Floats, Ints
 from nvmesim.calibrate.bench import BenchHost, behind_host
-from nvmesim.capture.capture import Capture, Captures
+from nvmesim.capture.capture import Capture
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import FitError
@@ -138,11 +138,6 @@ class Arrivals:
         """The same, marked as begun with a full buffer if its first writes waited (s)."""
         waited = begins_full(self.latency_s[self.write], acknowledged)
         return replace(self, full=((0, len(self)),)) if waited else self
-
-
-def has_requests(captures: Captures) -> bool:
-    """True if any file of *captures* holds requests one by one, with times and latencies."""
-    return any(c.requests is not None for c in captures.files)
 
 
 def arrivals_of(capture: Capture, notes: list[str] | None = None) -> Arrivals:

@@ -21,14 +21,7 @@ from nvmesim.errors import InputError, UnitError
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS, Network
 from nvmesim.predict.prepare import Prepared, prepare
-from nvmesim.scenario.resolved import (
-    Drive,
-    ResolvedScenario,
-    Socket,
-    Target,
-    Volume,
-    WorkloadGroup,
-)
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, Volume, WorkloadGroup
 from nvmesim.scenario.volumes import DEFAULT_CHUNK, geometry
 from nvmesim.units import FREQUENCY_HZ, PS_PER_S
 

@@ -273,8 +273,8 @@ def _row(file: str, m: Measurement, op: str, result: OpResult) -> dict[str, obje
     }
 
 
-def lazy_table(frames: Callable[[], Iterator[pl.DataFrame]], schema: pl.Schema) -> pl.LazyFrame:
-    """Return a lazy frame of the batches of *frames*, all of *schema*, in bounded memory.
+def lazy_table(frames: Callable[[], Iterator[pl.DataFrame]]) -> pl.LazyFrame:
+    """Return a lazy frame of the batches of *frames*, tables of requests, in bounded memory.
 
     They are made again each time it is collected.
     """
@@ -295,7 +295,7 @@ def lazy_table(frames: Callable[[], Iterator[pl.DataFrame]], schema: pl.Schema) 
             if left == 0:
                 return
 
-    return register_io_source(source, schema=schema)
+    return register_io_source(source, schema=REQUEST_SCHEMA)
 
 
 # -- histograms ------------------------------------------------------------------------------------

@@ -12,15 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from nvmesim.capture.capture import (
-    Access,
-    Capture,
-    Conditions,
-    Latency,
-    Measurement,
-    Op,
-    OpResult,
-)
+from nvmesim.capture.capture import Access, Capture, Conditions, Latency, Measurement, Op, OpResult
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 

@@ -37,6 +37,14 @@ class Quantity(Frozen):
     source: str = ""
 
 
+def parsed(parse: Callable[[str], Any], text: str) -> Any:
+    """Return what *parse* makes of *text*; ValueError, which pydantic reports, if it is no such."""
+    try:
+        return parse(text)
+    except UnitError as error:
+        raise ValueError(str(error)) from None
+
+
 def _quantity(parse: Callable[[str], float], example: str = "") -> Callable[[Any], Any]:
     """Let a field be a text, or a table with value, low, high, basis, source.
 
@@ -44,12 +52,7 @@ def _quantity(parse: Callable[[str], float], example: str = "") -> Callable[[Any
     """
 
     def number(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return parse(value)
-        except UnitError as error:
-            raise ValueError(str(error)) from None
+        return parsed(parse, value) if isinstance(value, str) else value
 
     def coerce(value: Any) -> Any:
         if isinstance(value, dict):

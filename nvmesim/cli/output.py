@@ -43,12 +43,10 @@ json_option = option("--json as_json", "Print JSON instead of a table.", is_flag
 verbose_option = option("-v --verbose", "Print everything known.", is_flag=True)
 
 
-def output_path(
-    help_text: str, *names: str, required: bool = False
-) -> Callable[[Decorated], Decorated]:
+def output_path(help_text: str, *names: str) -> Callable[[Decorated], Decorated]:
     """Return an option whose value is a file to write."""
     kind = click.Path(dir_okay=False, path_type=Path)
-    return click.option(*names, type=kind, required=required, metavar="FILE", help=help_text)
+    return click.option(*names, type=kind, metavar="FILE", help=help_text)
 
 
 def to_text(value: Any, *, indent: int | None = 2) -> str:

@@ -30,15 +30,8 @@ class Description:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `describe --json` prints."""
-        return {
-            "files": list(self.files),
-            "read": list(self.read),
-            "ignored": list(self.ignored),
-            "missing": list(self.missing),
-            "assumed": list(self.assumed),
-            "scenario": tomllib.loads(self.text),
-            "toml": self.text,
-        }
+        found = {key: list(value) for key, value in vars(self).items() if key != "text"}
+        return {**found, "scenario": tomllib.loads(self.text), "toml": self.text}
 
 
 def describe(files: Sequence[str | PathLike[str]]) -> str:

@@ -10,13 +10,7 @@ from typing import Final
 from nvmesim import units
 from nvmesim.capture.text import shown
 from nvmesim.catalog.toml import toml_value
-from nvmesim.describe.place import (
-    NO_DRIVE,
-    ROOT_BANDWIDTH,
-    NamedUplink,
-    PlacedDrive,
-    Server,
-)
+from nvmesim.describe.place import NO_DRIVE, ROOT_BANDWIDTH, NamedUplink, PlacedDrive, Server
 from nvmesim.raid.levels import level_of
 
 STACK: Final = "linux-io_uring"

@@ -152,14 +152,14 @@ def samples(window: Window, operation: int | None, kind: int = LATENCY) -> Sampl
     return None if found is None else replace(found, max_ps=float(largest))
 
 
-def tail_grows(window: Window, p: float = 0.99) -> bool:
-    """True if the share beyond the quantile *p* still rises: what is slow has not spread yet."""
+def tail_grows(window: Window) -> bool:
+    """True if the share beyond p99 still rises: what is slow has not spread yet."""
     data = samples(window, None)
     if data is None or len(data.groups) < 8:
         return False
     edges = group_edges(len(data.groups), 4)
     quarters = np.add.reduceat(data.groups, edges[:-1], axis=0)
-    beyond = quarters.sum(axis=1) - replace(data, groups=quarters).below(data.quantile(p))
+    beyond = quarters.sum(axis=1) - replace(data, groups=quarters).below(data.quantile(0.99))
     early, late = float(beyond[:2].sum()), float(beyond[2:].sum())
     return late > GROWN * max(early, 1.0) and float(beyond[3]) >= float(beyond.max())
 

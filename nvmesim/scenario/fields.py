@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pla
 
 from nvmesim import units
 from nvmesim.catalog import links
-from nvmesim.errors import UnitError, nearest
+from nvmesim.catalog.quantity import parsed
+from nvmesim.errors import nearest
 from nvmesim.raid.levels import LEVELS
 
 PAGE_BYTES = 4096
@@ -41,21 +42,13 @@ def text_of(parse: Callable[[str], Any], what: str, example: str) -> BeforeValid
     def read(value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"{what} needs its unit; write for example {example!r}")
-        try:
-            return parse(value)
-        except UnitError as error:
-            raise ValueError(str(error)) from None
+        return parsed(parse, value)
 
     return BeforeValidator(read)
 
 
 def _fraction(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return units.parse_fraction(value)
-    except UnitError as error:
-        raise ValueError(str(error)) from None
+    return parsed(units.parse_fraction, value) if isinstance(value, str) else value
 
 
 def _rate_text(per_s: float) -> str:
@@ -134,10 +127,7 @@ def _mix(value: Any) -> Any:
 
 
 def _mix_part(text: Any, share: Any) -> tuple[int, float]:
-    try:
-        size = units.parse_size(str(text))
-    except UnitError as error:
-        raise ValueError(str(error)) from None
+    size = parsed(units.parse_size, str(text))
     if size < 512 or size % 512:
         raise ValueError(f"{text!r} is not a multiple of 512 B")
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:

@@ -33,7 +33,7 @@ def load_scenario(path: str | Path, sets: Iterable[str] = ()) -> Scenario:
     changes = list(sets)
     try:
         changed = apply_sets(tables, changes)
-        typed = [_value(change.partition("=")[2].strip()) for change in changes]
+        typed = [toml_or_text(change.partition("=")[2].strip()) for change in changes]
         elsewhere = outside(changed, file.parent, trusted=typed)
         if elsewhere:
             raise ScenarioError(elsewhere)
@@ -78,7 +78,7 @@ def apply_sets(tables: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]
             raise ScenarioError(f"--set {text!r} is not KEY=VALUE, such as drives.0.count=8")
         _open_platform(changed, key.strip())
         for one in expanded(changed, key.strip()):
-            _put(changed, one.split("."), _value(value.strip()), f"--set {text!r}")
+            _put(changed, one.split("."), toml_or_text(value.strip()), f"--set {text!r}")
     return changed
 
 
@@ -122,7 +122,7 @@ def with_values(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
     return changed
 
 
-def _value(text: str) -> Any:
+def toml_or_text(text: str) -> Any:
     """A TOML value, or the text itself when it is none ("512 KiB" needs no quotes)."""
     try:
         return tomllib.loads(checked_toml(f"value = {text}"))["value"]

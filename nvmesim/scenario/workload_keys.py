@@ -9,15 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from nvmesim.errors import InputError, nearest
-from nvmesim.scenario.fields import (
-    BytesPerSecond,
-    Duration,
-    Fraction,
-    Mix,
-    PerSecond,
-    Size,
-    Strict,
-)
+from nvmesim.scenario.fields import BytesPerSecond, Duration, Fraction, Mix, PerSecond, Size, Strict
 
 MOST_PEAK = 200
 """Largest rate in a burst over the mean: gaps are stretched in steps of 2**-16."""

@@ -24,11 +24,9 @@ FIRST = 36
 _STYLES = {"title": "bold", "head": "bold", "soft": "dim", "strong": "bold", "faint": "dim"}
 
 
-def show(
-    blocks: Iterable[b.Block], *, verbose: bool = False, console: Console | None = None
-) -> None:
+def show(blocks: Iterable[b.Block], *, verbose: bool = False) -> None:
     """Print *blocks* to stdout; a pipe gets plain text, 120 wide, no spaces at ends of lines."""
-    screen = console or Console(highlight=False)
+    screen = Console(highlight=False)
     shown = view(blocks, verbose=verbose, width=screen.width if screen.is_terminal else WIDTH)
     if screen.is_terminal:
         screen.print(shown)

@@ -14,7 +14,7 @@ from nvmesim.calibrate.over_time.time_series import buffers_of
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.capture.registry import read_captures
 from tests.calibrate.bench import fio_json, host, stack
-from tests.calibrate.written import known_drive, requests_of, write_blkparse
+from tests.calibrate.written import requests_of, slow_writer, write_blkparse
 
 Write = Callable[[Path], None]
 DEPTH_1 = Point("qd1", 1.0, True, 4096, 1, 1, 12.5e3, 8e-5, {50.0: 7.9e-5, 99.0: 1e-4}, count=10**5)
@@ -45,18 +45,13 @@ def two_jobs(folder: Path, *, grouped: bool) -> None:
     (folder / "two.json").write_text(json.dumps(whole))
 
 
-def test_percentiles_of_separate_jobs_are_left_out_and_said(tmp_path):
-    two_jobs(tmp_path, grouped=False)
-    assert "percentiles of 2 separate jobs cannot be merged and are left out" in reported(tmp_path)
+@pytest.mark.parametrize("grouped", [True, False])
+def test_percentiles_of_separate_jobs_are_left_out_and_said(tmp_path, grouped):
+    two_jobs(tmp_path, grouped=grouped)
+    said = "percentiles of 2 separate jobs cannot be merged and are left out"
+    assert (said in reported(tmp_path)) is not grouped
     (point,) = points_of(read_captures([tmp_path]))[0]
-    assert point.percentiles_s == {}
-
-
-def test_percentiles_of_a_group_are_kept(tmp_path):
-    two_jobs(tmp_path, grouped=True)
-    assert "separate jobs" not in reported(tmp_path)
-    (point,) = points_of(read_captures([tmp_path]))[0]
-    assert point.percentiles_s
+    assert bool(point.percentiles_s) is grouped
 
 
 @pytest.mark.parametrize(("second", "warned"), [("nvme1n1", True), ("nvme0n1", False)])
@@ -132,12 +127,8 @@ def test_more_than_the_link_carries(size, warned):
 
 @pytest.mark.parametrize(("buffer", "warned"), [(64 << 20, True), (1 << 30, False)])
 def test_a_write_buffer_that_fills(tmp_path, buffer, warned):
-    drive = known_drive()
-    program = drive.write.program.model_copy(update={"value": 400e6})
-    room = drive.write.buffer.model_copy(update={"value": buffer})
-    write = drive.write.model_copy(update={"program": program, "buffer": room})
-    drive = drive.model_copy(update={"write": write})
-    write_blkparse(tmp_path / "w.blkparse", requests_of(drive, 32, 60_000, read=0.0))
+    requests = requests_of(slow_writer(buffer), 32, 60_000, read=0.0)
+    write_blkparse(tmp_path / "w.blkparse", requests)
     found, said = buffers_of(read_captures([tmp_path]))
     assert (found is not None) == warned
     assert list(said) == (["w.blkparse"] if warned else [])

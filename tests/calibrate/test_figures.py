@@ -9,14 +9,15 @@ import pytest
 from scipy import stats
 
 from nvmesim.calibrate.infer.bootstrap import (
-    BootstrapInterval,
+    _autocorrelation,
+    _ranks,
     block_length,
-    interval,
+    decorrelation_length,
     percentile_intervals,
     resampled,
+    thinned,
 )
 from nvmesim.calibrate.points import Point, bounded_depth, points_of
-from nvmesim.calibrate.series import _autocorrelation, decorrelation_length, thinned
 from nvmesim.capture.capture import (
     Capture,
     Captures,
@@ -217,45 +218,26 @@ def test_a_block_is_a_run_of_the_memory_but_leaves_twenty() -> None:
     rng = np.random.default_rng(1)
     steps = np.repeat(rng.normal(size=400), 10)
     assert block_length(steps) > 10
+    assert block_length(rng.normal(size=400)) == block_length(np.arange(30.0)) == 1
     assert block_length(np.repeat(rng.normal(size=40), 100)) == 4000 // 20
 
 
-def test_an_interval_is_the_middle_95_percent_of_resamples() -> None:
-    drawn = iter([7.0, *np.arange(200.0)])
-    seen: list[int] = []
-
-    def statistic(x: np.ndarray) -> float:
-        seen.append(len(x))
-        return next(drawn)
-
-    # the resamples come first, the sample itself last
-    drawn = iter([*np.arange(200.0), 7.0])
-    found = interval(np.arange(50.0), statistic, block=1, trials=200)
-    assert (found.value, found.low, found.high) == (
-        7.0, pytest.approx(np.quantile(np.arange(200), 0.025)),
-        pytest.approx(np.quantile(np.arange(200), 0.975)),
-    )  # fmt: skip
-    assert set(seen) == {50}
-
-
-def test_the_block_of_an_interval_is_the_stated_one_or_that_of_the_memory(monkeypatch) -> None:
-    asked: list[int] = []
-
-    def noted(n: int, block: int, rng: np.random.Generator) -> np.ndarray:
-        asked.append(block)
-        return np.arange(n)
-
-    monkeypatch.setattr("nvmesim.calibrate.infer.bootstrap.resampled", noted)
+def test_an_interval_is_the_middle_95_percent_of_resamples_in_blocks_of_the_memory(
+    monkeypatch,
+) -> None:
     series = np.repeat(np.random.default_rng(1).normal(size=200), 10)
-    for block in (None, 3):
-        interval(series, lambda x: float(x.mean()), block=block, trials=1)
-    assert asked == [block_length(series), 3]
-    assert asked[0] > 3
+    blocks: list[int] = []
 
+    def one_sample(n: int, block: int, rng: np.random.Generator) -> np.ndarray:
+        blocks.append(block)
+        return np.full(n, 10 * (len(blocks) - 1))
 
-def test_the_half_width_is_relative_to_the_value() -> None:
-    assert BootstrapInterval(10.0, 8.0, 13.0).relative == 0.25
-    assert BootstrapInterval(0.0, -1.0, 1.0).relative == 0
+    monkeypatch.setattr("nvmesim.calibrate.infer.bootstrap.resampled", one_sample)
+    found = percentile_intervals(series, [50.0], trials=200)[50.0]
+    assert found.value == np.median(series)
+    assert (found.low, found.high) == pytest.approx(np.quantile(series[::10], (0.025, 0.975)))
+    assert set(blocks) == {block_length(series)}
+    assert blocks[0] > 3
 
 
 def test_ten_samples_beyond_a_percentile_are_enough() -> None:
@@ -304,6 +286,7 @@ def plain_memory(series: np.ndarray, most: int) -> int:
 def test_memory_is_what_its_definition_says(n: int, run: int) -> None:
     values = np.random.default_rng(n + run).normal(size=n)
     series = np.repeat(values, run)[:n].round(1)
+    assert (_ranks(series) + 1 == stats.rankdata(series)).all()
     assert decorrelation_length(series) == plain_memory(series, n // 10)
     assert decorrelation_length(series, n) == plain_memory(series, n)
 

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.capture.capture import Capture, Captures, Conditions, Measurement, OpResult
 from nvmesim.capture.registry import read_captures
 from nvmesim.errors import FitError
 from tests.calibrate import bench
@@ -126,3 +128,36 @@ def test_a_flush_follows_each_write_and_an_array_is_simulated():
     wide = replace(one, raid="raid0:65536", targets=2, jobs=64)
     lone = measure(bench.drive(), bench.host(), replace(one, jobs=64), requests=20_000).iops
     assert measure(bench.drive(), bench.host(), wide, requests=20_000).iops > 1.5 * lone
+
+
+@pytest.mark.parametrize(
+    ("targets", "per_job", "own"),
+    [
+        (2, 1, True),
+        (4, 1, True),
+        (4, 4, False),
+        (2, 2, False),
+        (1, 1, False),
+        (4, None, False),
+        (None, 1, False),
+    ],
+)
+def test_jobs_have_targets_of_their_own(
+    targets: int | None, per_job: int | None, own: bool
+) -> None:
+    conditions = Conditions(
+        read_fraction=1.0,
+        access="random",
+        block_size=4096,
+        jobs=4,
+        iodepth=8,
+        targets=targets,
+        targets_per_job=per_job,
+    )
+    result = OpResult(count=10_000, bytes=0, iops=1000.0, bytes_per_s=4096e3)
+    capture = Capture(
+        Path("a.json"), "fio-json", None, (Measurement("a", conditions, {"read": result}),), rows=1
+    )
+    ((point,), _) = points_of(Captures((capture,)))
+    assert point.own_targets is own
+    assert point.targets == (targets or 1)

@@ -1,4 +1,4 @@
-"""The page of a fit to points: residuals, and courses over time with what happens in them."""
+"""Pages of fits: residuals, time series with what happens in them, and fits to single requests."""
 
 from pathlib import Path
 
@@ -6,14 +6,21 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import BenchAnswer, measure
+from nvmesim.calibrate.drive.empirical import fit_empirical
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.time_series import TimeSeries, time_series_of
 from nvmesim.calibrate.points import Bins, Point
+from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_capture, read_captures
+from nvmesim.cli.calibrate import fit_capture
+from nvmesim.errors import FitError, UnitError
 from nvmesim.show.charts.fit_charts import (
     all_charts,
+    episodes_in,
+    nines_of,
     over_time,
+    residuals,
     residuals_by_depth,
     residuals_of_distributions,
 )
@@ -135,3 +142,41 @@ def test_a_table_of_points_is_viewed_by_where_each_is_from(tmp_path):
     assert shown[0][:3] == ("review", "random 4 KiB, 4x64, 8 targets", "read")
     assert [row[2] for row in shown[1:]] == ["read", "write", "both"]
     assert shown[1][0] == "-"
+
+
+ROOT = Path(__file__).parents[2]
+LOG = ROOT / "calibration" / "local-disk" / "logs" / "randread_qd16_each_clat.1.log.gz"
+TRACE = Path(__file__).parent / "data" / "blkparse_qd4_emulated.txt.gz"
+
+
+def test_the_page_of_an_empirical_drive_has_its_charts_and_percentiles():
+    text = fit_page(fit_empirical(read_capture(LOG), name="log"))
+    for part in ("Distribution of latency, reads", "Latency over time, reads",
+                 "p99.9", "As a file"):  # fmt: skip
+        assert part in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+
+
+def test_pauses_of_the_local_disk_are_episodes():
+    samples = np.asarray(fit_empirical(read_capture(LOG), name="log").profile.latencies.read_us)
+    seconds = samples / 1e6
+    found = episodes_in(np.cumsum(seconds) / 16, seconds)
+    assert found.count >= 4
+
+
+def test_residuals_of_a_tenth_are_drawn_as_a_tenth():
+    measured = np.linspace(1e-5, 2e-5, 2000)
+    rows = residuals(measured, 1.1 * measured).to_dict(context={})
+    drawn = [r["off"] for data in rows["datasets"].values() for r in data if "nines" in r]
+    assert drawn == pytest.approx([10.0] * len(drawn), abs=0.01)
+    assert nines_of(measured).max() == pytest.approx(np.log10(200))
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [("QD=4", "write LAST=50%"), ("LAST=95%", "write LAST=0% to 90%"), ("LAST=much", "much")],
+)
+def test_of_a_trace_its_end_is_held_out(rule, said):
+    captures = Captures(files=(read_capture(TRACE),))
+    with pytest.raises((FitError, UnitError), match=said):
+        fit_capture(captures, "x", None, (rule,), lambda _: None)

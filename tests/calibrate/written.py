@@ -27,6 +27,13 @@ def known_drive(**update: object) -> DriveProfile:
     return profile.model_copy(update=update)
 
 
+def slow_writer(buffer: int) -> DriveProfile:
+    """The known drive with a write buffer of *buffer* bytes that fills: programs of 400 us."""
+    write = known_drive().write
+    update = {"program": Quantity(value=400e6), "buffer": Quantity(value=buffer)}
+    return known_drive(write=write.model_copy(update=update))
+
+
 def scenario_of(
     profile: DriveProfile, outstanding: int, sizes: Sequence[tuple[int, float]], read: float
 ) -> ResolvedScenario:

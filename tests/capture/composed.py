@@ -80,28 +80,15 @@ def _blkparse(r: Request) -> list[Line]:
     ]
 
 
-def _perf(r: Request) -> list[Line]:
-    return [
-        (
-            r.issue,
-            f"fio   538 [001] {seconds(r.issue)}: block:block_rq_issue: 259,0 {r.rwbs} {r.size} () {r.span} [fio]",
-        ),
-        (
-            r.end,
-            f"fio   538 [001] {seconds(r.end)}: block:block_rq_complete: 259,0 {r.rwbs} () {r.span} [0]",
-        ),
-    ]
+def _tracepoints(head: str, event: str, digits: int) -> Callable[[Request], list[Line]]:
+    def lines(r: Request) -> list[Line]:
+        issue, end = (f"{head} {seconds(t, digits)}: {event}" for t in (r.issue, r.end))
+        return [
+            (r.issue, f"{issue}_issue: 259,0 {r.rwbs} {r.size} () {r.span} [fio]"),
+            (r.end, f"{end}_complete: 259,0 {r.rwbs} () {r.span} [0]"),
+        ]
 
-
-def _ftrace(r: Request) -> list[Line]:
-    head = "  fio-538  [001] d..1."
-    return [
-        (
-            r.issue,
-            f"{head} {seconds(r.issue, 6)}: block_rq_issue: 259,0 {r.rwbs} {r.size} () {r.span} [fio]",
-        ),
-        (r.end, f"{head} {seconds(r.end, 6)}: block_rq_complete: 259,0 {r.rwbs} () {r.span} [0]"),
-    ]
+    return lines
 
 
 def _bpftrace(r: Request) -> list[Line]:
@@ -126,8 +113,8 @@ def _msr(r: Request) -> list[Line]:
 
 FORMS = {
     "blkparse": Form(_blkparse),
-    "perf-script": Form(_perf),
-    "ftrace": Form(_ftrace),
+    "perf-script": Form(_tracepoints("fio   538 [001]", "block:block_rq", 9)),
+    "ftrace": Form(_tracepoints("  fio-538  [001] d..1.", "block_rq", 6)),
     "bpftrace-csv": Form(_bpftrace, "ts_ns,ev,dev_major,dev_minor,sector,nr_sector,rwbs\n"),
     "biosnoop": Form(_biosnoop, "TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  LAT(ms)\n"),
     "msr-cambridge": Form(_msr),

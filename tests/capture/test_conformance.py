@@ -1,17 +1,24 @@
-"""What every reader of `READERS` must do, on every sample in the folder `data`.
+"""What every reader of `READERS` must do, on every sample in `data`; readers of one's own; as JSON.
 
 A sample is added by laying it into ``data/<name of the format>/``; nothing else is needed.
 """
 
+import json
+import math
+import sys
 from collections import Counter
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nvmesim.capture.capture import Capture
-from nvmesim.capture.registry import READERS, read_capture
+from nvmesim.capture import registry
+from nvmesim.capture.as_json import describe_capture
+from nvmesim.capture.capture import Capture, Conditions, Measurement, OpResult
+from nvmesim.capture.registry import READERS, guarded_read, read_capture
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 from tests.capture.contract import DATA, check_whole
@@ -142,3 +149,100 @@ def test_mutated_bytes(path: Path, tmp_path_factory: pytest.TempPathFactory, dat
     damaged = tmp_path_factory.mktemp("damaged") / path.name.removesuffix(".gz")
     damaged.write_bytes(bytes(raw))
     _read_or_refuse(damaged)
+
+
+@pytest.mark.parametrize(("iops", "fine"), [(0.0, True), (-1.0, False), (math.nan, False)])
+def test_iops_that_are_no_rate_are_refused(tmp_path, iops, fine):
+    path = tmp_path / "run.zork"
+    path.write_text("zork\n", encoding="utf-8")
+    conditions = Conditions(read_fraction=1.0, block_size=4096, jobs=1, iodepth=1)
+    result = OpResult(count=1, bytes=4096, iops=iops, bytes_per_s=1.0)
+    found = Capture(path, "zork", None, (Measurement("run", conditions, {"read": result}),), 1)
+    reader = SimpleNamespace(name="zork", read=lambda _: found)
+    if fine:
+        assert guarded_read(reader, Source(path)) is found
+        return
+    with pytest.raises(CaptureError, match=r"run.zork.*run: IOPS that are no rate"):
+        guarded_read(reader, Source(path))
+
+
+MODULE = """
+FORMAT = "zork"
+def sniff(head): return head.text.startswith("zork")
+def read(source): """
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import nothing_of_this_name", r"cannot be imported \(ModuleNotFoundError"),
+        ("FORMAT = 'zork'\ndef sniff(head): return True", "has no read;"),
+        (MODULE + "return 1 / 0", r"run.zork: .*failed \(ZeroDivisionError"),
+        (MODULE + "return 1", "run.zork: .*returned no Capture"),
+        (MODULE.replace("head.text", "head.txt") + "return 1", r"failed to look .*AttributeError"),
+    ],
+)
+def test_an_installed_reader_that_fails_is_named(
+    code: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "zorkreader.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "zorkreader", raising=False)
+    entry = EntryPoint("zork", "zorkreader", registry.ENTRY_POINT)
+    installed = (registry.InstalledReader(entry),)
+    monkeypatch.setattr(registry, "installed_readers", lambda: installed)
+    path = tmp_path / "run.zork"
+    path.write_text("zork\n", encoding="utf-8")
+    with pytest.raises(CaptureError, match=found) as caught:
+        read_capture(path)
+    assert "reader zorkreader of" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    monkeypatch.delitem(sys.modules, "zorkreader", raising=False)
+
+
+def described(name: str) -> dict:
+    table = describe_capture(read_capture(DATA / name))
+    return json.loads(json.dumps(table, allow_nan=False))
+
+
+def test_keys() -> None:
+    table = described("fio-json/randread_4k_qd4_nj3_group.json")
+    first = ["file", "format", "version", "conditions", "rows", "skipped", "ops", "warnings"]
+    assert list(table)[:8] == first
+    assert (table["format"], table["version"], table["rows"]) == ("fio-json", "3.33", 1)
+    assert table["conditions"]["outstanding"] == 12
+    assert set(table["ops"]) == {"read"}
+    read = table["ops"]["read"]
+    assert (read["count"], read["bytes"]) == (184285, 754831360)
+    assert read["latency_s"]["kind"] == "clat"
+    assert read["latency_s"]["mean"] == pytest.approx(189.38e-6, rel=1e-4)
+    assert read["latency_s"]["p50"] < read["latency_s"]["p99"] < read["latency_s"]["max"]
+    assert read["lat_s"]["p50"] is None
+    assert any(text.startswith("short run") for text in table["warnings"])
+
+
+def test_latency_is_of_the_kind_with_a_distribution() -> None:
+    read = described("fio-json/randread_4k_qd4_latpct_only.json.gz")["ops"]["read"]
+    assert read["latency_s"]["kind"] == "lat"
+    assert read["latency_s"]["p99"] > 0
+    assert read["clat_s"]["p99"] is None
+
+
+def test_several_measurements_share_only_what_is_equal() -> None:
+    table = described("fio-json/jobfile_global_stonewall.json.gz")
+    assert table["conditions"]["iodepth"] is None
+    assert table["conditions"]["engine"] == "libaio"
+    assert [m["conditions"]["iodepth"] for m in table["measurements"]] == [4, 16, 8]
+    assert table["ops"]["read"]["count"] == sum(
+        m["ops"]["read"]["count"] for m in table["measurements"] if "read" in m["ops"]
+    )
+    assert table["ops"]["read"]["latency_s"]["p99"] is None
+    assert table["warnings"][0].startswith("warm-read: ")
+
+
+def test_points() -> None:
+    table = described("points/datasheet.csv")
+    assert table["rows"] == 5
+    assert table["ops"]["read"]["count"] == 0
+    assert table["measurements"][0]["ops"]["read"]["latency_s"]["p99"] == pytest.approx(110e-6)
+    assert table["measurements"][4]["cpu"]["total_pct"] == 310.5

@@ -1,4 +1,4 @@
-"""DiskSpd XML and text: figures, versions, encodings, damage."""
+"""DiskSpd XML and text: figures, versions, encodings, damage, and what other options leave open."""
 
 import re
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from nvmesim.capture.capture import Measurement
 from nvmesim.capture.registry import read_capture
 from nvmesim.warning import has
 from tests.capture.contract import DATA, read_text, refused, sample, written
+from tests.capture.test_fio_mailed import hard, quoted, soft
 
 XML, TEXT = "diskspd-xml/two_targets.xml.gz", "diskspd-text/two_targets.txt"
 BLOCK = 4096
@@ -81,12 +82,6 @@ def test_figures(name: str) -> None:
         mean_s = measurement.ops["read"].lat.mean_s
         assert mean_s == pytest.approx(thread.reads.mean() / 1e3, abs=1e-6)
         assert measurement.cpu is None
-
-
-def test_totals_come_from_the_overall_table_not_the_first() -> None:
-    total, first, _ = read_capture(DATA / TEXT).measurements
-    assert total.ops["read"].lat.max_s > first.ops["read"].lat.max_s
-    assert first.ops["read"].lat.percentiles_s
 
 
 @BOTH
@@ -169,3 +164,125 @@ def test_the_iops_series_of_diskspd(tmp_path: Path) -> None:
     assert rates["value"].to_list() == [4601.0, 4602.0, 4603.0]
     writes = found.filter((pl.col("op") == "write") & (pl.col("kind") == "lat"))
     assert writes["value"].to_list() == pytest.approx([15e-6] * 3)
+
+
+LINUX = "diskspd-text/linux_mix7030.txt"
+MIX = "performing mix test (read/write ratio: 70/30)"
+LIMIT = "throughput rate-limited to"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "value"),
+    [
+        ("software cache disabled", "using software cache", "direct", False),
+        ("using I/O Completion Ports", "using completion routines", "engine",
+         "completion-routines"),
+        ("using random I/O", "using sequential I/O", "access", "sequential"),
+        (MIX, "performing read test", "read_fraction", 1.0),
+        (MIX, "performing write test", "read_fraction", 0.0),
+        ("IO priority: normal", f"{LIMIT} 2000 IOPS", "rate_iops", 4000.0),
+        ("IO priority: normal", f"{LIMIT} 4096 B/ms", "rate_iops", 2000.0),
+    ],
+)  # fmt: skip
+def test_parameters_of_the_text(
+    old: str, new: str, key: str, value: object, tmp_path: Path
+) -> None:
+    text = sample(TEXT, (old, new), ("-b4K -r -o8 -t1 -w30 -W1 -d3 -L -Su ", "-d3 "))
+    assert getattr(whole(text, tmp_path).conditions, key) == value
+
+
+RATE = "<Throughput>0</Throughput>"
+RANDOM = "<Random>4096</Random>"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (RANDOM, "<StrideSize>4096</StrideSize>", {"access": "sequential"}),
+        (RANDOM, "", {"access": None}),
+        (RANDOM, f"{RANDOM}<RandomRatio>60</RandomRatio>", {"access": None}),
+        (RANDOM, f"{RANDOM}<RandomRatio>100</RandomRatio>", {"access": "random"}),
+        # one thread a file, two files; bytes per millisecond where there is no unit
+        (RATE, '<Throughput unit="IOPS">500</Throughput>', {"rate_iops": 1000}),
+        (RATE, "<Throughput>4096</Throughput>", {"rate_iops": 2000}),
+        (RATE, "<Throughput>-1</Throughput>", {"rate_iops": None}),
+        # -F and -O: so many threads, and so many requests of each over all files
+        ("<ThreadCount>0</ThreadCount><RequestCount>0</RequestCount><Targets>",
+         "<ThreadCount>2</ThreadCount><RequestCount>6</RequestCount><Targets>",
+         {"jobs": 2, "iodepth": 6}),
+    ],
+)  # fmt: skip
+def test_parameters_of_the_xml(
+    old: str, new: str, expected: dict[str, object], tmp_path: Path
+) -> None:
+    conditions = whole(sample(XML, (old, new)), tmp_path).conditions
+    assert {key: getattr(conditions, key) for key in expected} == expected
+
+
+def test_versions_by_what_they_print(tmp_path: Path) -> None:
+    old = [("\tcpu count:\t\t4", ""), ("thread count:\t\t2", "proc count:\t\t4")]
+    oldest = [*old, ("operations per thread: 8", "operations: 8")]
+    for changes, version in (((), ">=2.2"), (old, "<=2.1"), (oldest, "<=2.0")):
+        assert read_text(sample(TEXT, *changes), tmp_path).version == version
+
+
+def test_a_percentile_that_is_no_number_is_left_out(tmp_path: Path) -> None:
+    text, n = re.subn(r"(?m)^(\s+50th \|)[^|]*", r"\1        N/A", sample(TEXT))
+    assert n
+    ops = whole(text, tmp_path).ops
+    assert 50.0 not in ops["read"].lat.percentiles_s
+    assert 50.0 in ops["write"].lat.percentiles_s
+
+
+def test_figures_that_the_xml_does_not_have(tmp_path: Path) -> None:
+    def without(name: str) -> Measurement:
+        text = re.sub(rf"<{name}>.*?</{name}>\n?", "", sample(XML), flags=re.S)
+        return whole(text, tmp_path)
+
+    cpu = without("Average").cpu
+    assert cpu is None or cpu.total_pct >= 0
+    lat = without("Latency").ops["read"].lat
+    assert not lat.percentiles_s
+    assert lat.mean_s is not None  # of the threads
+    assert not without("Bucket").ops["read"].lat.percentiles_s
+
+
+def test_a_thread_without_its_counts_is_left_out_and_said(tmp_path: Path) -> None:
+    cut = re.sub(r"<ReadCount>\d+</ReadCount>", "", sample(XML), count=1)
+    m = whole(cut, tmp_path)
+    assert has(m.warnings, "thread-cut")
+    assert m.ops["read"].count < whole(sample(XML), tmp_path).ops["read"].count
+
+
+def test_a_failed_timespan_is_said(tmp_path: Path) -> None:
+    one = re.search(r"<TimeSpan><TestTime.*?</TimeSpan>", sample(XML), re.S)[0]
+    failed = "<TimeSpan><Error>no space</Error></TimeSpan>"
+    capture = read_text(sample(XML, (one, failed + one)), tmp_path)
+    assert capture.measurements[0].label.startswith("timespan 2")
+    assert "timespan 1: no space" in capture.warnings
+    refused(sample(XML, (one, failed)), tmp_path)
+
+
+def test_results_in_one_file_are_told_apart(tmp_path: Path) -> None:
+    other = sample(LINUX, ("-o4", "-o8"), ("operations: 4)", "operations: 8)"))
+    first, second = read_text(sample(LINUX) + other, tmp_path).measurements
+    assert (first.label, second.label) == ("timespan 1 (run 1)", "timespan 1 (run 2)")
+    assert (first.conditions.iodepth, second.conditions.iodepth) == (4, 8)
+
+
+def test_a_run_whose_parameters_were_cut_does_not_take_those_of_another(tmp_path: Path) -> None:
+    text = sample(LINUX)
+    results = text[text.index("Results for job 1:") :]
+    cut = f"\nCommand Line: diskspd -b4K -r -o8 -t2 -w30 a.dat\n\n{results}"
+    first, second = read_text(text + cut, tmp_path).measurements
+    assert (first.conditions.iodepth, first.conditions.block_size) == (4, 4096)
+    assert second.conditions.iodepth == 8
+
+
+@pytest.mark.parametrize("wrap", [hard, soft])
+@pytest.mark.parametrize("width", [68, 72, 76, 80, 90])
+def test_tables_that_were_wrapped_are_whole_again(wrap, width: int, tmp_path: Path) -> None:
+    """Rows are joined until they have the cells that the header says, numbers that were cut too."""
+    for path in (DATA / "diskspd-text").glob("*.txt"):
+        mailed = read_text(quoted("> ")(wrap(width)(path.read_text())), tmp_path, path.name)
+        assert mailed.measurements == read_capture(path).measurements

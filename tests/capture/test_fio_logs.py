@@ -1,6 +1,5 @@
 """fio's logs: columns of every version, jobs of one run together, and what their JSON says."""
 
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,6 @@ from tests.capture.contract import counted
 
 DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs"
-
-
-def log_text(name: str) -> str:
-    return gzip.decompress((DATA / "fio-log" / name).read_bytes()).decode()
 
 
 def read_rows(text: str, tmp_path: Path, name: str = "x_clat.1.log") -> Capture:

@@ -1,12 +1,28 @@
-"""The catalog: every entry loads, says where its numbers are from, and adds up."""
+"""The catalog: every entry loads, adds up, says where it is from, and is what its script makes."""
 
+import importlib.util
 import tomllib
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from nvmesim.catalog import links, load, toml
-from nvmesim.catalog.profile import Quantity
+from nvmesim.catalog import load as catalog
+from nvmesim.catalog.load import quantities
+from nvmesim.catalog.profile import (
+    Alternative,
+    Captured,
+    DriveProfile,
+    JointDraws,
+    Quantity,
+    Residual,
+)
+from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import CatalogError
+from nvmesim.predict.simulate import simulate
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
 
 REQUIRED = {
     "drive": "intel-p4610-1.6tb intel-p4610-6.4tb intel-p4510-1tb micron-7450-pro-3.84tb "
@@ -163,3 +179,190 @@ def test_a_file_takes_its_name_when_it_states_none(tmp_path):
     (tmp_path / "mine.toml").write_text('kind = "cpu"\ncores = 4\nghz = 3.0\n', "utf-8")
     assert load.load("cpu", "mine.toml", tmp_path).name == "mine"
     assert load.read(None, tmp_path / "mine.toml").kind == "cpu"
+
+
+def drive() -> DriveProfile:
+    die = {"value": "70 us", "low": "65 us", "high": "76 us", "basis": "fitted"}
+    other = Alternative(
+        name="read ceiling in the controller", weight=0.25,
+        values={"commands": "640k/s", "read.die": die},
+        joint=JointDraws(names=("commands",), factors=((0.99,), (1.01,))),
+    )  # fmt: skip
+    return load.get("drive", "intel-p4610-1.6tb").model_copy(
+        update={
+            "alternatives": (other,),
+            "residuals": (
+                Residual(
+                    read=0.7, block_size=4096, threads=32, outstanding=128, drives=2, iops=-0.02
+                ),
+                Residual(read=1, block_size=4096, threads=1, outstanding=1, iops=0.0, p99_9=0.1),
+            ),
+            "captured": Captured(
+                block_sizes=(4096,), read_shares=(0.7, 1.0), depths=(1, 2048), kernel="6.1"
+            ),
+            "untold": {"dies": "reads at three depths"},
+        }
+    )
+
+
+def test_it_is_written_and_read_again() -> None:
+    made = drive()
+    again = load.from_table("drive", tomllib.loads(to_toml(made)))
+    assert again == made
+
+
+def test_an_alternative_takes_the_place_of_the_profile() -> None:
+    made = drive()
+    (other,) = made.alternatives
+    placed = load.with_alternative(made, other)
+    assert placed.commands.value == 640e3
+    assert placed.read.die.low == 65e6
+    assert placed.read.base == made.read.base
+    assert placed.alternatives == ()
+    assert placed.joint == other.joint
+
+
+def test_an_alternative_of_an_unknown_number_is_refused() -> None:
+    other = Alternative(name="x", weight=0.5, values={"read.dye": "1 us"})
+    with pytest.raises(CatalogError, match=r"read\.dye is not a known key"):
+        load.with_alternative(drive(), other)
+
+
+def test_depth_is_that_of_each_drive() -> None:
+    assert drive().residuals[0].depth == 2048
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "generate_parts", ROOT / "calibration" / "parts" / "generate.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PARTS = script()
+DRIVES = {row["name"]: row for row in PARTS.rows("drive")}
+CPUS = {row["name"]: row for row in PARTS.rows("cpu")}
+QUICK = ("intel-p5800x", "samsung-pm9a3-3.84tb")
+
+
+def kept(name: str, folder: str) -> bool:
+    """True for an entry of this script, and not one of a measured part."""
+    text = (PARTS.DATA / folder / f"{name}.toml").read_text("utf-8")
+    return PARTS.MARK in text
+
+
+@pytest.mark.parametrize("name", CPUS)
+def test_a_cpu_is_what_the_script_makes(name: str) -> None:
+    if kept(name, "cpus"):
+        text = to_toml(PARTS.cpu_of(CPUS[name]))
+        assert text == (PARTS.DATA / "cpus" / f"{name}.toml").read_text("utf-8")
+    assert load.get("cpu", name).cores == int(CPUS[name]["cores"])
+
+
+def same(made: DriveProfile, stored: DriveProfile) -> None:
+    """Numbers of a fit are the same within what the order of sums may do."""
+    values = dict(quantities(stored))
+    for key, q in quantities(made):
+        assert q.value == pytest.approx(values[key].value, rel=0.02), key
+        assert q.basis == values[key].basis, key
+    assert [a.name for a in made.alternatives] == [a.name for a in stored.alternatives]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_drive_is_what_the_script_makes(name: str) -> None:
+    same(PARTS.drive_of(DRIVES[name]), load.get("drive", name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in DRIVES if name not in QUICK])
+def test_every_drive_is_what_the_script_makes(name: str) -> None:
+    same(PARTS.drive_of(DRIVES[name]), load.get("drive", name))
+
+
+def test_all_of_the_table_are_in_the_catalog() -> None:
+    assert set(DRIVES) <= set(load.names("drive"))
+    assert set(CPUS) <= set(load.names("cpu"))
+    for start in ("samsung-pm9a3-", "kioxia-cm7-", "solidigm-d7-ps1010-", "micron-9550-"):
+        assert any(name.startswith(start) for name in DRIVES)
+
+
+@pytest.mark.parametrize("name", [n for n, row in DRIVES.items() if row["basis"] != "read"])
+def test_what_is_from_memory_is_assumed(name: str) -> None:
+    stored = load.get("drive", name)
+    told = {key for key, q in quantities(stored) if q.basis != "assumed"}
+    assert told <= {"capacity", "logical_sector"}
+
+
+DRIVE = "micron-7450-pro-3.84tb"
+
+
+def tables(name, **more):
+    """A scenario on the platform *name*, every bay filled, half of them at each socket."""
+    found = catalog.get("platform", name)
+    out = {"server": {"platform": name}, "workload": [{"threads": 4, "outstanding": 8}], **more}
+    if not found.drives:
+        bays = int(found.bays.value) if found.bays else found.slots
+        sockets = len(found.server["sockets"])
+        counts = [(s, len(range(s, bays, sockets))) for s in range(sockets)]
+        out.setdefault("drives", [{"profile": DRIVE, "count": n, "socket": s} for s, n in counts])
+    return out
+
+
+@pytest.mark.parametrize("name", catalog.names("platform"))
+def test_every_platform_can_be_filled(name):
+    found = resolve(scenario_from_dict(tables(name)))
+    platform = catalog.get("platform", name)
+    assert len(found.drives) == (platform.bays.value if platform.bays else platform.slots)
+    assert len(found.sockets) == len(platform.server["sockets"])
+    assert platform.sources
+
+
+@pytest.mark.parametrize(
+    ("bay", "runs"), [("dell-r760", "pcie4 x4"), ("qnap-ts-h2490fu", "pcie3 x4"),
+                      ("synology-pas7700", "pcie4 x2"), ("dell-r770", "pcie5 x4")],
+)  # fmt: skip
+def test_a_drive_has_no_more_than_its_bay(bay, runs):
+    drives = [{"profile": "samsung-pm1743-15.36tb"}]
+    found = resolve(scenario_from_dict(tables(bay, drives=drives)))
+    link = found.drives[0].link
+    assert f"pcie{link.generation} x{link.lanes}" == runs
+
+
+def test_what_is_assumed_and_too_many_drives_are_said():
+    drives = [{"profile": DRIVE, "count": 13}, {"profile": DRIVE, "count": 12, "socket": 1}]
+    said = " ".join(resolve(scenario_from_dict(tables("dell-r760", drives=drives))).assumptions)
+    assert "dell-r760: bays, lanes of a bay, lanes of a socket: from memory" in said
+    assert "has 24 bays for 25 drives" in said
+
+
+@pytest.mark.parametrize(("read", "limit"), [(1.0, 800_000), (0.0, 440_000)])
+def test_an_instance_does_what_its_provider_states(read, limit):
+    """i4i.8xlarge; source: Amazon EC2 instance types guide, instance store table."""
+    load = [{"threads": 16, "outstanding": 32, "read": read}]
+    found = simulate(
+        scenario_from_dict(tables("aws-i4i-8xlarge", workload=load)), requests=100_000,
+        reliefs=False, over_time=False, certainty=False,
+    )  # fmt: skip
+    assert found.total.iops.value == pytest.approx(limit, rel=0.02)
+
+
+@pytest.mark.parametrize("name", catalog.names("platform"))
+def test_the_cards_of_a_platform_are_raid_engines_of_the_catalog(name):
+    for card in catalog.get("platform", name).controllers:
+        assert catalog.get("raid-engine", card).levels or card in ("linux-md", "openzfs")
+
+
+def test_a_platform_takes_its_card():
+    engine = catalog.get("platform", "dell-r7625").controllers[0]
+    volume = [{"raid": "raid5", "engine": engine}]
+    load = [{"block_size": "4 KiB", "read": 1.0, "threads": 32, "outstanding": 64}]
+    made = tables("dell-r7625", drives=[{"profile": DRIVE, "count": 8}], volume=volume,
+                  workload=load)  # fmt: skip
+    made["server"]["stack"] = "spdk"
+    result = simulate(scenario_from_dict(made), requests=20_000, reliefs=False, certainty=False)
+    assert result.total.iops.value == pytest.approx(3_402_370, rel=0.03)  # Tolly 223103

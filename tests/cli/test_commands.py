@@ -1,6 +1,8 @@
-"""Help, version, `trace`, `catalog`, and what every command has in common."""
+"""Help, version, `trace`, `catalog`, examples, first commands, and what all have in common."""
 
 import json
+import time
+import tomllib
 from pathlib import Path
 
 import click
@@ -9,8 +11,13 @@ import pytest
 from nvmesim import __version__
 from nvmesim.catalog import names
 from nvmesim.catalog.load import MODELS
+from nvmesim.cli import output
 from nvmesim.cli.main import nvmesim as group
 from nvmesim.cli.main import run_command
+from nvmesim.scenario.load import apply_sets, load_scenario
+from nvmesim.scenario.loads import diskspd, fio_job
+from nvmesim.scenario.workload_keys import PRESETS
+from nvmesim.study.measuring.rows import PLAN, minutes
 
 FIO = json.loads((Path(__file__).parent / "data" / "qd4.json").read_text("utf-8"))
 
@@ -139,3 +146,166 @@ def test_a_reader_that_goes_away_is_no_error(monkeypatch):
     monkeypatch.setattr(app.os, "dup2", lambda *fds: silenced.append(fds))
     assert run_command(["catalog"]) == 0
     assert silenced
+
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+EXAMPLE_GOAL = ROOT / "examples" / "goal.toml"
+FITTED = {"raid5.toml", "eight-980pro.toml"}
+"""Their drives are calibrated first, by `make run` and `make run-local`."""
+
+
+def test_every_example_is_tried():
+    assert len(EXAMPLES) >= 7
+
+
+@pytest.mark.parametrize("file", [e for e in EXAMPLES if e != EXAMPLE_GOAL], ids=lambda e: e.stem)
+def test_an_example_is_predicted(nvmesim, file):
+    drive = ["--set", "drives.0.profile=samsung-980pro-1tb"] if file.name in FITTED else []
+    said = nvmesim("run", file, *drive, "--set", "run.requests=4000", "--set", "run.precision=50%",
+                   "--json")  # fmt: skip
+    assert said.code in (0, 1)  # so few requests need not be precise
+    assert json.loads(said.out)["total"]["iops"]["value"] > 0
+
+
+@pytest.mark.long
+def test_the_goal_finds_a_winner(nvmesim):
+    said = nvmesim("choose", EXAMPLE_GOAL, "--json")
+    assert said.code == 0
+    assert json.loads(said.out)["chosen"]
+
+
+@pytest.mark.parametrize("load", PRESETS)
+def test_init_writes_a_scenario_that_can_be(nvmesim, tmp_path, load):
+    file = tmp_path / "new.toml"
+    asked = ["--drive", "sata-ssd", "--count", 4, "--cpu", "xeon-gold-6130", "--raid", "raid10"]
+    said = nvmesim("init", *asked, "--load", load, "-o", file)
+    assert said.code == 0
+    assert "next: nvmesim run" in said.err
+    scenario = load_scenario(file)
+    assert scenario.drives[0].count == 4
+    assert scenario.volume[0].raid == "raid10"
+    assert "# " in file.read_text("utf-8")
+    again = nvmesim("init", *asked, "--load", load, "-o", file)
+    assert again.code == 2
+    assert "is there already" in again.err
+
+
+def test_init_without_a_terminal_takes_usual_values(nvmesim):
+    said = nvmesim("init")
+    assert said.code == 0
+    assert tomllib.loads(said.out)["volume"]["raid"] == "raid5"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "hint"),
+    [("--drive", "intel-p4611", "intel-p4610"), ("--cpu", "xeon", ""), ("--load", "oltpp", "oltp")],
+)
+def test_init_says_what_a_wrong_name_may_have_meant(nvmesim, option, value, hint):
+    said = nvmesim("init", option, value)
+    assert said.code == 2
+    assert said.err.count("\n") == 1
+    assert hint in said.err
+
+
+def test_the_plan_is_a_fio_job_that_our_own_reader_of_jobs_takes(nvmesim, tmp_path):
+    file = tmp_path / "plan.fio"
+    assert nvmesim("capture-plan", "-o", file).code == 0
+    for row in PLAN:
+        (load,) = fio_job.load(f"{file.name}#{row.name}", tmp_path, key="plan")
+        assert (load.fields["threads"], load.fields["outstanding"]) == (row.jobs, row.depth)
+        assert load.fields["block_sizes"] == ((row.kib * 1024, 1.0),)
+    assert minutes() <= 10
+
+
+def test_the_plan_for_windows_is_lines_that_our_own_reader_takes(nvmesim):
+    said = nvmesim("capture-plan", "--os", "windows")
+    lines = [n for n in said.out.splitlines() if n.startswith("diskspd.exe")]
+    assert len(lines) == len(PLAN)
+    for line, row in zip(lines, PLAN, strict=True):
+        options = line.partition(" $drive")[0].removeprefix("diskspd.exe ")
+        load = diskspd.parse(options, key="plan")
+        assert load.fields["outstanding"] == row.depth
+
+
+def test_a_star_in_set_stands_for_each_element():
+    tables = {"drives": [{"count": 1}, {"count": 2}]}
+    assert apply_sets(tables, ["drives.*.count=8"]) == {"drives": [{"count": 8}, {"count": 8}]}
+
+
+def test_a_star_where_no_list_is(nvmesim, scenario):
+    said = nvmesim("run", scenario, "--set", "server.*.cpu=x")
+    assert said.code == 2
+    assert "no list" in said.err
+
+
+def test_long_work_off_a_terminal_says_where_it_is(monkeypatch, capfd):
+    monkeypatch.setattr(output, "EVERY_S", 0.02)
+    with output.steps("calibrating") as tell:
+        tell("reads at 4 KiB")
+        time.sleep(0.3)
+    with output.progress_bar("validating") as report:
+        report("set one", 0.5)
+        time.sleep(0.3)
+    said = capfd.readouterr().err.splitlines()
+    assert "nvmesim: calibrating: reads at 4 KiB" in said
+    assert "nvmesim: set one (50 %)" in said
+
+
+GOOD = ROOT / "tests" / "capture" / "data" / "fio-json" / "psync_qd8.json"
+PROFILE = ROOT / "nvmesim" / "catalog" / "data" / "drives" / "sata-ssd.toml"
+JOB = "[global]\nioengine=libaio\n[a]\nrw=randread\n"
+GOAL = "scenario = 'a.toml'\n[constraints]\niops = '1M/s'\n[candidates]\n"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run_command(arguments) == 2
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    return text
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (GOOD, "is a capture (fio-json), no scenario; fit a drive to it with 'nvmesim calibrate"),
+        (PROFILE, "is a drive profile, no scenario; a scenario names it"),
+        ("sata-ssd", "is a drive of the catalog, no scenario file"),
+    ],
+)
+def test_run_tells_what_it_was_given(capsys, given: object, what: str) -> None:
+    assert what in said(capsys, "run", str(given))
+
+
+@pytest.mark.parametrize(("text", "what"), [(JOB, "fio job file"), (GOAL, "is a goal")])
+def test_run_tells_other_files(capsys, tmp_path: Path, text: str, what: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    assert what in said(capsys, "run", str(path))
+    assert what in said(capsys, "trace", str(path))
+
+
+def test_a_broken_scenario_keeps_its_own_error(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text("[server]\nstakc = 'linux-libaio'\n")
+    assert "stakc" in said(capsys, "run", str(path))
+
+
+def test_trace_shows_the_good_and_says_the_bad(capsys, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(GOOD.read_bytes()[:2000])
+    for order in ((GOOD, cut), (cut, GOOD)):
+        assert run_command(["trace", *map(str, order), str(tmp_path / "none.json")]) == 2
+        shown = capsys.readouterr()
+        assert "16,867" in shown.out
+        assert "cut.json: ends inside the JSON" in shown.err
+        assert "none.json: no such file" in shown.err
+        assert shown.err.count("\n") == 2
+
+
+def test_a_table_of_points_shows_its_means_and_no_counts(capsys) -> None:
+    path = ROOT / "tests" / "capture" / "data" / "points" / "datasheet.csv"
+    assert run_command(["trace", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "80 (lat)" in text
+    assert "  0  " not in text

@@ -1,4 +1,4 @@
-"""The reference says all there is: keys, names, and the site builds without a warning."""
+"""The reference says all there is: keys, names, links; README says what stands elsewhere."""
 
 import importlib
 import importlib.util
@@ -12,6 +12,7 @@ import pytest
 import nvmesim
 from nvmesim.catalog import get
 from nvmesim.catalog.toml import show_quantity, show_value
+from nvmesim.cli.main import COMMANDS
 from nvmesim.scenario import schema, workload_keys
 from nvmesim.scenario.fields import Strict
 
@@ -105,3 +106,82 @@ def test_the_site_builds_without_a_warning_and_loads_nothing(tmp_path):
     )
     for page in tmp_path.rglob("*.html"):
         assert fetched.search(page.read_text("utf-8")) is None, page
+
+
+ROOT = Path(__file__).parents[2]
+PATTERNS = ("*.md", "docs/**/*.md", "calibration/**/*.md")
+PAGES = sorted(
+    page
+    for pattern in PATTERNS
+    for page in ROOT.glob(pattern)
+    if "generated" not in page.relative_to(ROOT).parts
+)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def headings(page: Path) -> set[str]:
+    """Anchors of *page*, as GitHub and MyST make them."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    found = re.findall(r"^#{1,6} +(.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in found}
+
+
+def generated() -> set[str]:
+    """Names below docs/generated that docs/pages.py writes."""
+    source = (ROOT / "docs" / "pages.py").read_text("utf-8")
+    names = set(re.findall(r'"([\w/-]+\.md)":', source))
+    sets = (ROOT / "calibration" / "published").glob("*/report.md")
+    return names | {f"published/{report.parent.name}/report.md" for report in sets}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
+        if re.match(r"(https?|mailto):", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        inside = file.relative_to(ROOT / "docs") if file.is_relative_to(ROOT / "docs") else None
+        if inside is not None and inside.parts[0] == "generated":
+            assert "/".join(inside.parts[1:]) in generated(), (target, page)
+            continue
+        assert file.exists(), (target, page)
+        if anchor:
+            assert anchor in headings(file), (target, page)
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    docs = ROOT / "docs"
+    listed = {docs / "index.md"}
+    for page in docs.rglob("*.md"):
+        for tree in TREE.findall(page.read_text("utf-8")):
+            entries = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            for entry in entries:
+                listed |= set(page.parent.glob(f"{entry}.md"))
+    heads = set(docs.glob("*-head.md"))  # parts of generated pages
+    pages = {page for page in docs.rglob("*.md") if "generated" not in page.parts}
+    assert pages - heads <= listed
+
+
+README = (ROOT / "README.md").read_text("utf-8")
+BEGIN, END = "<!-- scoreboard -->\n", "<!-- /scoreboard -->\n"
+
+
+def overview() -> str:
+    """The generated scoreboard down to its overview, with links as seen from the root."""
+    board = (ROOT / "calibration/published/SCOREBOARD.md").read_text("utf-8")
+    head = board.split("\n## ")[0].split("# Predicted against measured\n\n")[1]
+    return re.sub(r"\]\((\S+)/report\.md\)", r"](calibration/published/\1/report.md)", head).strip()
+
+
+def test_the_scoreboard_is_the_generated_one():
+    shown = README.split(BEGIN)[1].split(END)[0].strip()
+    assert shown == overview()
+
+
+def test_commands_in_the_readme_exist():
+    named = set(re.findall(r"(?:^|`)\s*nvmesim ([a-z]+)", README, flags=re.M))
+    assert named <= set(COMMANDS)
+    assert len(named) >= 5

@@ -108,10 +108,19 @@ def drive(*more: b.Row, after: int = 3, servers: int = 1) -> tuple[b.NetworkBuil
     return net, [start, start + 2]
 
 
+def chains(net: b.NetworkBuilder) -> list[int]:
+    return np.flatnonzero(chained(net.build())).tolist()
+
+
 def test_what_is_chained() -> None:
     net, (first, queue) = drive()
     # the bank behind the server, and the delay behind the queue; the queue has two sources
-    assert np.flatnonzero(chained(net.build())).tolist() == [first, queue]
+    assert chains(net) == [first, queue]
+    other = net.program(b.visit(0, 1, after=3), b.visit(2, 4))  # the same source
+    net.closed(other, 1)
+    assert chains(net) == [first, queue, other]
+    net, (_, queue) = drive(servers=2)  # several servers keep no order
+    assert chains(net) == [queue]
 
 
 @pytest.mark.parametrize(
@@ -125,19 +134,7 @@ def test_what_is_chained() -> None:
 def test_a_second_source_breaks_a_chain(other: tuple[b.Row, ...]) -> None:
     net, (_, queue) = drive()
     net.closed(net.program(*other), 1)
-    assert np.flatnonzero(chained(net.build())).tolist() == [queue]
-
-
-def test_the_same_source_from_another_program_does_not() -> None:
-    net, (first, queue) = drive()
-    other = net.program(b.visit(0, 1, after=3), b.visit(2, 4))
-    net.closed(other, 1)
-    assert np.flatnonzero(chained(net.build())).tolist() == [first, queue, other]
-
-
-def test_several_servers_keep_no_order() -> None:
-    net, (_, queue) = drive(servers=2)
-    assert np.flatnonzero(chained(net.build())).tolist() == [queue]
+    assert chains(net) == [queue]
 
 
 def test_a_station_of_ones_own_is_not_chained() -> None:

@@ -25,9 +25,7 @@ from nvmesim.engine.compiled import native
 from tests.children import unmeasured
 
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
-AS_ROOT = pytest.mark.skipif(
-    not IS_ROOT, reason="only root can give a file to another user"
-)  # fmt: skip
+AS_ROOT = pytest.mark.skipif(not IS_ROOT, reason="only root can take the part of another user")
 VICTIM, ATTACKER = 54_321, 54_322  # users that are in no table
 HIDDEN = ["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"]
 """Variables that a victim has only if its test says so."""
@@ -265,17 +263,17 @@ def test_a_folder_that_all_can_write(case: Case) -> None:
     case.assert_unharmed(case.run({"XDG_CACHE_HOME": str(home)}), "can be written by others")
 
 
-@pytest.mark.skipif(not IS_ROOT, reason="not root: no user here without an entry in passwd")
-def test_no_home_and_no_entry_in_passwd(case: Case) -> None:
+@pytest.mark.parametrize(
+    ("env", "parts"),
+    [
+        pytest.param({}, ("~", ".cache"), marks=AS_ROOT),  # no home, and no entry in passwd
+        ({"XDG_CACHE_HOME": "cache"}, ("cache",)),
+    ],
+)
+def test_a_relative_folder(case: Case, env: dict[str, str], parts: tuple[str, ...]) -> None:
     here = case.folder("here")
-    case.plant(case.folder("here", "~", ".cache", "nvmesim"))
-    case.assert_unharmed(case.run({}, cwd=here), "not an absolute path")
-
-
-def test_a_relative_folder(case: Case) -> None:
-    here = case.folder("here")
-    case.plant(case.folder("here", "cache", "nvmesim"))
-    case.assert_unharmed(case.run({"XDG_CACHE_HOME": "cache"}, cwd=here), "not an absolute path")
+    case.plant(case.folder("here", *parts, "nvmesim"))
+    case.assert_unharmed(case.run(env, cwd=here), "not an absolute path")
 
 
 @AS_ROOT

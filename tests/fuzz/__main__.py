@@ -48,18 +48,17 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__} {Path(last.filename).name}:{last.lineno}"
 
 
-def falls(target: Target, data: bytes) -> BaseException | None:
-    """What *data* raises that is no refusal, or None."""
+def tried(target: Target, data: bytes) -> bool | BaseException:
+    """Whether *data* was read, or what it raises that is no refusal."""
     signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
     try:
-        target.run(data)
+        return target.run(data)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         return error
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return None
 
 
 def shortened(target: Target, data: bytes, place: str) -> bytes:
@@ -70,8 +69,8 @@ def shortened(target: Target, data: bytes, place: str) -> bytes:
         at = 0
         while at < len(data):
             shorter = data[:at] + data[at + size :]
-            error = falls(target, shorter)
-            if error is not None and _place(error) == place:
+            error = tried(target, shorter)
+            if isinstance(error, BaseException) and _place(error) == place:
                 data = shorter
             else:
                 at += size
@@ -99,15 +98,11 @@ class Campaign:
         start = time.process_time()
         for _ in range(cases):
             data = mutated(self.rng, seeds)
-            signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
-            try:
-                self.read[target.name] += target.run(data)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                signal.setitimer(signal.ITIMER_PROF, 0)
-                self.keep(target, data, error)
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            found = tried(target, data)
+            if isinstance(found, BaseException):
+                self.keep(target, data, found)
+            else:
+                self.read[target.name] += found
             self.cases[target.name] += 1
         self.seconds[target.name] += time.process_time() - start
 

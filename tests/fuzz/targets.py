@@ -1,6 +1,8 @@
-"""What is fuzzed: every reader, and the readers of scenarios, job files and `inputs`."""
+"""What is fuzzed: every reader, scenarios, job files, dumps, profiles, goals, ``--set``."""
 
 import json
+import tempfile
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,16 +10,22 @@ from zlib import crc32
 
 from nvmesim.capture.registry import READERS, Reader, guarded_read
 from nvmesim.capture.text import Source
-from nvmesim.errors import CaptureError
+from nvmesim.catalog import load as catalog
+from nvmesim.describe import describe
+from nvmesim.errors import CaptureError, InputError
+from nvmesim.scenario.load import load_scenario
 from nvmesim.scenario.loads import diskspd, fio_job
+from nvmesim.study.designs import load_goal
+from nvmesim.study.sweep.plan import check, make_plan, parse_over
 from tests.capture.contract import check_capture, check_refusal, check_whole
-from tests.fuzz import inputs
-from tests.fuzz.inputs import accepts
 from tests.fuzz.memory import MemorySource
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "capture" / "data"
 CORPUS = ROOT / "tests" / "corpus"
+EXAMPLES = ROOT / "examples"
+DUMPS = ROOT / "tests" / "describe" / "data"
+PROFILES = ROOT / "nvmesim" / "catalog" / "data"
 SMALL = 1500  # bytes of a seed: a case then takes some 100 us. One seed in fifty is whole.
 
 Case = Callable[[bytes], bool]
@@ -109,9 +117,81 @@ def _readers() -> list[Target]:
     ]
 
 
-def _scenario_seeds() -> list[bytes]:
-    files = sorted((ROOT / "examples").glob("*.toml"))
-    return [path.read_bytes() for path in files]
+_MEMORY = Path("/dev/shm")
+_FOLDER = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
+MOST_LINES = 4
+
+
+@dataclass(frozen=True)
+class OneFile:
+    """A reader of one file, as a case: the file lies in memory and has a name of its own."""
+
+    name: str
+    read: Callable[[Path], object]
+
+    def __call__(self, data: bytes) -> bool:
+        path = _FOLDER / f"nvmesim-fuzz-{self.name}"
+        path.write_bytes(data)
+        return accepts(lambda: self.read(path), path.name)
+
+
+def accepts(call: Callable[[], object], where: str = "") -> bool:
+    """Whether *call* goes through; a refusal must be one line that holds *where*."""
+    refusal = ""
+    try:
+        call()
+    except InputError as error:
+        refusal = str(error)
+    if refusal and ("\n" in refusal or where not in refusal):
+        raise AssertionError(refusal)
+    return not refusal
+
+
+def describe_case(data: bytes) -> bool:
+    """Describe the server of a dump, by itself and beside a good lscpu."""
+    path = _FOLDER / "nvmesim-fuzz-dump"
+    path.write_bytes(data)
+    alone = accepts(lambda: describe([path]))
+    return accepts(lambda: tomllib.loads(describe([DUMPS / "lscpu.txt", path]))) or alone
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").splitlines()[:MOST_LINES]
+
+
+def set_case(data: bytes) -> bool:
+    """Change an example by lines of ``KEY=VALUE``."""
+    return accepts(lambda: load_scenario(EXAMPLES / "two-sockets.toml", _lines(data)))
+
+
+def over_case(data: bytes) -> bool:
+    """Plan a sweep of an example over lines of ``KEY=V1,V2``."""
+    tables = tomllib.loads((EXAMPLES / "two-sockets.toml").read_text())
+    return accepts(lambda: check(tables, str(EXAMPLES), make_plan(parse_over(_lines(data)))))
+
+
+def _contents(folder: Path, pattern: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(folder.glob(pattern))]
+
+
+def dump_seeds() -> list[bytes]:
+    """The samples of other tools; a small piece of the large ones."""
+    return [data if len(data) < 8000 else data[:8000] for data in _contents(DUMPS, "*.*")]
+
+
+SETS = [
+    b"drives.0.count=2\nworkload.0.socket=1",
+    b"server.interconnect.links=3\nserver.interconnect.rate=11.2 GT/s\nrun.seed=2",
+    b'drives.0.profile="samsung-980pro-1tb"\nserver.sockets.0.cpu=xeon-gold-6130',
+    b"drives.0.profile.read.die=50 us\nadapters.0.socket=0",
+    b"server.stack={ extends = 'windows-2019' }\nname=two",
+]
+OVERS = [
+    b"drives.0.count=1,2,4\nserver.interconnect.links=1..3",
+    b"run.seed=1..1024..x2\nserver.interconnect.rate=9.6 GT/s,10.4 GT/s",
+    b'drives.0.profile="samsung-980pro-1tb","micron-7450-pro-3.84tb"',
+    b"drives.0.profile.read.die=50 us..80 us..10 us\nworkload.*.socket=0,1",
+]
 
 
 def fio_job_case(data: bytes) -> bool:
@@ -134,14 +214,17 @@ LINES = [
     b"-b4K -t32 -o32 -w30 -r -Su -d10 -L #1",
     b"diskspd.exe -b64K -F8 -O16 -si64K -T1M -w100 -g100i -rs50 -f10G -B1M:2G C:\\a.dat D:\\b.dat",
 ]
+profile_case = OneFile("profile.toml", lambda path: catalog.read(None, path))
+goal_case = OneFile("goal.toml", load_goal)
+scenario_case = OneFile("scenario.toml", load_scenario)
 TARGETS: list[Target] = [
     *_readers(),
-    Target("scenario", _scenario_seeds, inputs.scenario_case),
-    Target("describe", inputs.dump_seeds, inputs.describe_case),
-    Target("profile", inputs.profile_seeds, inputs.profile_case),
-    Target("goal", inputs.goal_seeds, inputs.goal_case),
-    Target("set", lambda: inputs.SETS, inputs.set_case),
-    Target("over", lambda: inputs.OVERS, inputs.over_case),
+    Target("scenario", lambda: _contents(EXAMPLES, "*.toml"), scenario_case),
+    Target("describe", dump_seeds, describe_case),
+    Target("profile", lambda: _contents(PROFILES, "*/*.toml"), profile_case),
+    Target("goal", lambda: _contents(EXAMPLES, "goal*.toml"), goal_case),
+    Target("set", lambda: SETS, set_case),
+    Target("over", lambda: OVERS, over_case),
     Target("fio-job", lambda: JOBS, fio_job_case),
     Target("diskspd-line", lambda: LINES, diskspd_case),
 ]

@@ -34,8 +34,12 @@ def tables(volume, load=None, *, drives=6, cores=16, sockets=1, **stack):
     }
 
 
+def plain(found, reliefs=False, **options):
+    return simulate(scenario_from_dict(found), reliefs=reliefs, certainty=False, **options)
+
+
 def run(*args, reliefs=False, **more):
-    return simulate(scenario_from_dict(tables(*args, **more)), reliefs=reliefs, certainty=False)
+    return plain(tables(*args, **more), reliefs)
 
 
 def row_us(members):
@@ -177,9 +181,7 @@ def test_threads_that_share_a_drive_slow_each_other():
     load = {"threads_total": 4, "outstanding": 32, "read": 1.0}
     shared = {**tables({}, load, drives=1, per_sharer=600), "volume": []}
     alone = {**tables({}, load, drives=1), "volume": []}
-    slow, fast = (
-        simulate(scenario_from_dict(t), reliefs=False, certainty=False) for t in (shared, alone)
-    )
+    slow, fast = plain(shared), plain(alone)
     assert slow.total.iops.value == pytest.approx(4e6 / ((3000 + 3 * 600) / GHZ / 1e3), rel=0.02)
     assert fast.total.iops.value == pytest.approx(4e6 / (3000 / GHZ / 1e3), rel=0.02)
 
@@ -289,33 +291,26 @@ def test_reads_of_an_empty_drive_ask_no_die():
     drive = {"profile": "samsung-980pro-1tb", "state": "empty"}
     load = {"threads": 1, "outstanding": 1, "read": 1.0}
     scenario = {**tables({}, load), "volume": [], "drives": [drive]}
-    empty = simulate(scenario_from_dict(scenario), reliefs=False, certainty=False)
-    full = simulate(scenario_from_dict({**scenario, "drives": [{**drive, "state": "fresh"}]}),
-                    reliefs=False, certainty=False)  # fmt: skip
+    empty, full = plain(scenario), plain({**scenario, "drives": [{**drive, "state": "fresh"}]})
     assert empty.total.latency.mean < 0.5 * full.total.latency.mean
 
 
 def test_reads_of_an_empty_drive_wait_for_no_program():
     """A RAID5 write reads first: on full dies it would wait for what is being programmed."""
     slow = {"extends": "samsung-980pro-1tb", "write": {"program": "5 ms"}}
-    found = [
-        simulate(
-            scenario_from_dict({
-                **tables({"raid": "raid5"}, {"threads": 1, "outstanding": 1, "read": 0.0}),
-                "drives": [{"profile": drive, "count": 5, "state": "empty"}],
-            }),
-            reliefs=False, requests=2_000,
-        ).total.latency.mean
-        for drive in ("samsung-980pro-1tb", slow)
-    ]  # fmt: skip
-    assert found[1] == pytest.approx(found[0], rel=0.02)
+    asked = tables({"raid": "raid5"}, {"threads": 1, "outstanding": 1, "read": 0.0})
+    fast, other = (
+        plain({**asked, "drives": [{"profile": d, "count": 5, "state": "empty"}]}, requests=2000)
+        for d in ("samsung-980pro-1tb", slow)
+    )
+    assert other.total.latency.mean == pytest.approx(fast.total.latency.mean, rel=0.02)
 
 
 def disks(depth, read=1.0, **drive):
     profile = {"extends": "hdd-7200", **drive}
     load = {"threads": 1, "outstanding": depth, "read": read}
     scenario = {**tables({}, load), "volume": [], "drives": [{"profile": profile}]}
-    return simulate(scenario_from_dict(scenario), reliefs=False, requests=4_000)
+    return plain(scenario, requests=4_000)
 
 
 @pytest.mark.parametrize("read", [0.0, 1.0])

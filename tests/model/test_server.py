@@ -124,13 +124,9 @@ def test_vmd_costs_each_drive_alike():
     }
     for count in (1, 2, 3, 4):
         drive = {"profile": "intel-p4510-1tb", "count": count, "state": "fresh"}
-        off = simulate(
-            scenario_from_dict({**base, "drives": [drive]}), reliefs=False, certainty=False
-        )
-        on = simulate(
-            scenario_from_dict({**base, "drives": [{**drive, "behind": "vmd0"}]}),
-            reliefs=False,
-            certainty=False,
+        off, on = (
+            simulate(scenario_from_dict({**base, "drives": [d]}), reliefs=False, certainty=False)
+            for d in (drive, {**drive, "behind": "vmd0"})
         )
         loss = 1 - on.total.iops.value / off.total.iops.value
         print(f"{count} drives: VMD costs {loss:.1%}")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 RAID = "tests/raid/test_"
 FIT = "tests/calibrate/test_"
 POINTS = "point or percentile or submission or cpu or mix or means or rule or used or bin or own"
-BOOTSTRAP = "block or interval or width or percentile"
+BOOTSTRAP = "block or interval or percentile or memory or runs"
 KERNEL_CHECK = ("tests/mutation/check_kernel.py", "-k", "agree")
 KERNEL_FURTHER = (
-    *(f"tests/engines/test_{name}.py" for name in ("heap", "unsteady", "rounds")),
+    *(f"tests/engines/test_{name}.py" for name in ("heap", "unsteady")),
     "tests/mutation/check_kernel.py",
     "-k",
     "not agree and not window and not modulated",
@@ -58,14 +58,8 @@ GROUPS = {
     ),
     "fit": Group(
         {
-            "calibrate.points": (*_tests(FIT, "figures own_targets points"), "-k", POINTS),
+            "calibrate.points": (*_tests(FIT, "figures points"), "-k", POINTS),
             "calibrate.infer.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),
-            "calibrate.series": (
-                *_tests(FIT, "figures"),
-                "nvmesim/calibrate/series.py",
-                "-k",
-                "memory or runs or ranks",
-            ),
         }
     ),
 }

@@ -107,12 +107,7 @@ def test_texts_of_the_scenario_are_escaped():
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ((4, 4), "is empty"),
-        ("2..8", "is not a range"),
-        ([], "is not a range"),
-    ],
+    ("said", "words"), [((4, 4), "is empty"), ("2..8", "is not a range"), ([], "is not a range")]
 )
 def test_bad_ranges(said, words):
     with pytest.raises(InputError, match=words):

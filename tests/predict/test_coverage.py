@@ -15,7 +15,6 @@ from tests.predict.networks import MEAN_PS, measure, mm1, mm1_exact, mva, networ
 LEAST = 0.91
 """Coverage that an honest 95 % interval must reach."""
 SHORT, LONG = 60_000, 300_000
-CLOSED = (1.0, 0.8, 0.5)
 
 
 def coverage(
@@ -43,69 +42,45 @@ def require(found: dict[str, tuple[float, int]], names: set[str]) -> None:
     assert {k: c for k, (c, _) in found.items() if c < LEAST} == {}
 
 
-@pytest.mark.parametrize("load", [0.5, 0.7])
-@pytest.mark.long
-def test_open_queue_short_runs(load: float) -> None:
-    exact = {k: v for k, v in mm1_exact(load).items() if k != "p99.9"}
-    found = coverage(mm1(load), exact, 200, RunGoal(None, SHORT), is_open=True)
-    show(f"M/M/1 at {load}", found)
-    require(found, {"iops", "mean", "p50", "p90", "p99"})
+FULL = ("iops", "mean", "p50", "p90", "p99", "p99.9")
+OPEN = (
+    # utilization, runs, where each ends, figures
+    *((load, 200, RunGoal(None, SHORT), FULL[:-1], pytest.mark.long) for load in (0.5, 0.7)),
+    *((load, 500, RunGoal(None, LONG), FULL, pytest.mark.slow) for load in (0.5, 0.7)),
+    # time in a queue at 85 % load is correlated over hundreds of requests
+    (0.85, 500, RunGoal(0.01), FULL, pytest.mark.slow),
+    # at 95 % the queue remembers thousands of requests, and a run starts empty
+    (0.95, 500, RunGoal(None, 2 * LONG), FULL[:-1], pytest.mark.slow),
+)
 
 
-@pytest.mark.long
-def test_closed_network_short_runs() -> None:
-    net = network([s * MEAN_PS for s in CLOSED], users=16)
-    iops, mean = mva([s * 1e-6 for s in CLOSED], 16)
-    exact = {"iops": iops, "mean": mean}
-    found = coverage(net, exact, 200, RunGoal(None, 20_000), is_open=False)
-    show("closed network of 16", found)
+@pytest.mark.parametrize(
+    ("load", "runs", "goal", "names"), [pytest.param(*case, marks=mark) for *case, mark in OPEN]
+)
+def test_open_queue(load: float, runs: int, goal: RunGoal, names: tuple[str, ...]) -> None:
+    exact = {k: v for k, v in mm1_exact(load).items() if k in names}
+    found = coverage(mm1(load), exact, runs, goal, is_open=True)
+    show(f"M/M/1 at {load}, {runs} runs to {goal.requests or goal.precision} each", found)
+    require(found, set(names))
+
+
+CLOSED = (
+    # services in units of a mean, users, runs, requests of each
+    ((1.0, 0.8, 0.5), 16, 200, 20_000, pytest.mark.long),
+    *(((1.0, 0.8, 0.5), users, 500, 100_000, pytest.mark.slow) for users in (1, 16, 256)),
+    # a crowd starts at the first queue; it is not, or is, where they end
+    *((services, 200, 500, 20_000, pytest.mark.slow) for services in ((0.5, 1.0), (1.0, 0.5))),
+)
+
+
+@pytest.mark.parametrize(
+    ("services", "users", "runs", "requests"),
+    [pytest.param(*case, marks=mark) for *case, mark in CLOSED],
+)
+def test_closed_network(services: tuple[float, ...], users: int, runs: int, requests: int) -> None:
+    net = network([s * MEAN_PS for s in services], users=users)
+    iops, mean = mva([s * 1e-6 for s in services], users)
+    goal = RunGoal(None, requests)
+    found = coverage(net, {"iops": iops, "mean": mean}, runs, goal, is_open=False)
+    show(f"closed network of {users} at {services}", found)
     require(found, {"iops", "mean"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("load", [0.5, 0.7])
-def test_open_queue_500_runs(load: float) -> None:
-    found = coverage(mm1(load), mm1_exact(load), 500, RunGoal(None, LONG), is_open=True)
-    show(f"M/M/1 at {load}, {LONG} requests", found)
-    require(found, {"iops", "mean", "p50", "p90", "p99", "p99.9"})
-
-
-@pytest.mark.slow
-def test_autocorrelated_load_stopped_at_a_precision_500_runs() -> None:
-    """Time in a queue at 85 % load is correlated over hundreds of requests."""
-    found = coverage(mm1(0.85), mm1_exact(0.85), 500, RunGoal(0.01), is_open=True)
-    show("M/M/1 at 0.85, precision 1 %", found)
-    require(found, {"iops", "mean", "p50", "p90", "p99", "p99.9"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("users", [1, 16, 256])
-def test_closed_network_500_runs(users: int) -> None:
-    net = network([s * MEAN_PS for s in CLOSED], users=users)
-    iops, mean = mva([s * 1e-6 for s in CLOSED], users)
-    found = coverage(net, {"iops": iops, "mean": mean}, 500, RunGoal(None, 100_000), is_open=False)
-    show(f"closed network of {users}", found)
-    require(found, {"iops", "mean"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("services", [(0.5, 1.0), (1.0, 0.5)], ids=["full", "saturated"])
-def test_warm_up_from_a_crowd_500_runs(services: tuple[float, float]) -> None:
-    """200 users all start at the first queue; it is not (full), or is (saturated), where they end.
-
-    From empty start the runs of `test_open_queue_500_runs`.
-    """
-    net = network([s * MEAN_PS for s in services], users=200)
-    iops, mean = mva([s * 1e-6 for s in services], 200)
-    found = coverage(net, {"iops": iops, "mean": mean}, 500, RunGoal(None, 20_000), is_open=False)
-    show(f"crowd of 200 before {services}", found)
-    require(found, {"iops", "mean"})
-
-
-@pytest.mark.slow
-def test_long_memory_500_runs() -> None:
-    """At 95 % load the queue remembers thousands of requests, and a run starts empty."""
-    exact = {k: v for k, v in mm1_exact(0.95).items() if k != "p99.9"}
-    found = coverage(mm1(0.95), exact, 500, RunGoal(None, 2 * LONG), is_open=True)
-    show(f"M/M/1 at 0.95, {2 * LONG} requests", found)
-    require(found, {"iops", "mean", "p50", "p90", "p99"})

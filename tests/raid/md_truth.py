@@ -155,14 +155,8 @@ class Case:
         flushes = "fsync" in self.row["tag"]
         for k, start in enumerate(offsets):
             is_last = k == len(offsets) - 1
-            yield plan_request(
-                self.geometry,
-                self.op,
-                start,
-                self.block_size,
-                cache,
-                flush=flushes and not is_last,
-            )
+            flush = flushes and not is_last
+            yield plan_request(self.geometry, self.op, start, self.block_size, cache, flush=flush)
 
 
 @lru_cache(maxsize=512)

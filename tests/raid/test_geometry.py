@@ -84,8 +84,7 @@ def test_reads_spare_members_that_are_mostly_written():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "bitmap", "bios"),
-    [("6.1", "none", 2), ("6.12", "none", 1), ("6.12", "internal", 2)],
+    ("kernel", "bitmap", "bios"), [("6.1", "none", 2), ("6.12", "none", 1), ("6.12", "internal", 2)]
 )
 def test_chunks_of_a_mirrored_write_merge_where_md_plugs(kernel, bitmap, bios):
     geometry = RaidGeometry(10, 4, 64 * KIB, kernel=kernel, bitmap=bitmap)

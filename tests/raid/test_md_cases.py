@@ -2,14 +2,21 @@
 
 Sequential cases are deterministic: planned from a cold stripe cache they match in bytes and bios to
 the digit of the file. Random cases lie within three standard errors of their own number of
-requests.
+requests. Of some runs every command on every member is known, its place and size.
 """
+
+import gzip
+import json
 
 import numpy as np
 import pytest
 from scipy.stats import norm, poisson
 
+from nvmesim.raid.geometry import RaidGeometry
+from nvmesim.raid.planner.parity import StripeCache
 from tests.raid.md_truth import (
+    DATA,
+    KIB,
     Case,
     cases,
     commands_vector,
@@ -18,6 +25,7 @@ from tests.raid.md_truth import (
     table_error,
     table_mean,
 )
+from tests.raid.requests import plan_request
 
 MISSED = {
     f"6.1 raid5 left-symmetric 4x512K {op} {size}K align{size}K+0K qd1 {n} sc256 rmw1 rot0 none 300"
@@ -81,9 +89,20 @@ def test_nothing_is_left_out():
     ]
 
 
+def predicted(case: Case, *, commands: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of bios and bytes, or of commands, and its standard error."""
+    if case.is_random:
+        table = case.table()
+        mean = table_commands(table) if commands else table_mean(table)
+        return mean, table_error(table, case.n_ios)[commands]
+    vector = commands_vector if commands else plan_vector
+    mean = sum(map(vector, case.plans(case.sequential_offsets()))) / case.n_ios
+    return mean, np.zeros_like(mean)
+
+
 @pytest.mark.parametrize("case", unique(SEQUENTIAL))
 def test_sequential_case_is_exact(case):
-    mean = sum(map(plan_vector, case.plans(case.sequential_offsets()))) / case.n_ios
+    mean, _ = predicted(case)
     assert np.all(np.abs(mean - case.measured) <= case.rounding)
 
 
@@ -114,8 +133,7 @@ def shared_rows(case: Case) -> np.ndarray:
 
 
 def check_random(case: Case) -> None:
-    table = case.table()
-    mean, error = table_mean(table), table_error(table, case.n_ios)[0]
+    mean, error = predicted(case)
     if "fsync" in case.row["tag"]:  # one flush a member after each request but the last
         mean[1] += case.geometry.members * (case.n_ios - 1) / case.n_ios
     if agrees(case, mean, error):
@@ -145,11 +163,7 @@ def test_random_access_at_depth_moves_the_same_bytes(case):
 def test_internal_bitmap_adds_whole_rounds_of_512_bytes(case):
     """The extra writes are one of 512 B on every member, once for each region that was clean."""
     geometry = case.geometry
-    if case.is_random:
-        mean, error = table_mean(case.table()), table_error(case.table(), case.n_ios)[0]
-    else:
-        plans = case.plans(case.sequential_offsets())
-        mean, error = sum(map(plan_vector, plans)) / case.n_ios, np.zeros(4)
+    mean, error = predicted(case)
     extra = (case.measured - mean) * case.n_ios
     # With 64 KiB one of the 400 writes met its rows in the stripe cache and read nothing.
     reused = 32 if case.row["op"] == "randwrite" and case.block_size == 65536 else 0
@@ -177,12 +191,7 @@ def test_commands_after_merging_are_exact_without_parity(level):
     """raid0, 1 and 10 submit from one thread, so even the merged commands are reproduced."""
     off = []
     for case in [c for c in AT_DEPTH_1 if c.row["level"] == level and "fsync" not in c.row["tag"]]:
-        if case.is_random:
-            table = case.table()
-            mean, error = table_commands(table), table_error(table, case.n_ios)[1]
-        else:
-            plans = case.plans(case.sequential_offsets())
-            mean, error = sum(map(commands_vector, plans)) / case.n_ios, np.zeros(2)
+        mean, error = predicted(case, commands=True)
         if np.any(np.abs(mean - case.measured_commands) > THREE_SIGMA * error + 0.5e-3):
             off.append(case.name)
     assert off == []
@@ -197,12 +206,7 @@ def test_commands_after_merging_with_parity_mostly_agree():
     found = [c for c in AT_DEPTH_1 if c.row["level"] in ("5", "6") and "fsync" not in c.row["tag"]]
     agree = 0
     for case in found:
-        if case.is_random:
-            table = case.table()
-            mean, error = table_commands(table), table_error(table, case.n_ios)[1]
-        else:
-            plans = case.plans(case.sequential_offsets())
-            mean, error = sum(map(commands_vector, plans)) / case.n_ios, np.zeros(2)
+        mean, error = predicted(case, commands=True)
         limit = THREE_SIGMA * error + 0.02 * case.measured_commands
         agree += bool(np.all(np.abs(mean - case.measured_commands) <= limit))
     assert agree / len(found) >= 0.9
@@ -249,3 +253,31 @@ def test_expectation_is_within_one_percent_of_a_long_run(
     offsets = case.random_offsets(np.random.default_rng(3), N_LONG)
     mean = sum(map(plan_vector, case.plans(offsets))) / N_LONG
     np.testing.assert_allclose(mean, table_mean(case.table()), rtol=0.01)
+
+
+SECTOR = 512
+OPS = {"r": "read", "w": "write"}
+
+
+def captures() -> dict[str, dict]:
+    with gzip.open(DATA / "captures.json.gz", "rt") as text:
+        return json.load(text)
+
+
+@pytest.mark.parametrize("name", sorted(captures()))
+def test_every_command_of_a_capture(name):
+    capture = captures()[name]
+    geometry = RaidGeometry(
+        capture["level"], capture["members"], (capture["chunk_kib"] or 0) * KIB, capture["layout"]
+    )
+    cache = StripeCache(geometry.stripe_cache)
+    assert capture["requests"]
+    for op, start, length, commands in capture["requests"]:
+        plan = plan_request(geometry, OPS[op], start * SECTOR, length * SECTOR, cache)
+        planned = sorted(
+            (child.member_alternatives[0], child.op, child.member_offset, child.n_bytes)
+            for phase in plan.phases
+            for child in phase
+        )
+        seen = sorted((m, OPS[o], s * SECTOR, n * SECTOR) for m, o, s, n in commands)
+        assert planned == seen

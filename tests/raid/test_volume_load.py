@@ -105,10 +105,7 @@ def test_a_hot_spare_takes_over_unless_told_not_to(rebuild):
 
 
 def test_a_spare_that_is_too_small():
-    drives = [
-        {"profile": "intel-p4610-6.4tb", "count": 4},
-        {"profile": "intel-p4610-1.6tb"},
-    ]
+    drives = [{"profile": "intel-p4610-6.4tb", "count": 4}, {"profile": "intel-p4610-1.6tb"}]
     with pytest.raises(GeometryError, match="drive4 is too small a spare"):
         ready_for({**LOST, "spares": 1}, drives=drives)
 
@@ -156,10 +153,7 @@ def test_both_engines_agree(case):
     assert (compiled.syncs.sum() > 0) == ("fsync" in case)
 
 
-MANY_WORKERS = {
-    "engine": {"extends": "linux-md", "rows": {"shared": 0}},
-    "group_thread_cnt": 32,
-}
+MANY_WORKERS = {"engine": {"extends": "linux-md", "rows": {"shared": 0}}, "group_thread_cnt": 32}
 """Or md's own threads and locks hold the writes back."""
 
 
@@ -180,11 +174,7 @@ def test_a_stripe_cache_that_has_grown_holds_nothing_back():
     small = {**many, "stripe_cache": 17}
     fixed, grown, large = (
         run(volume, load)
-        for volume in (
-            small,
-            {**small, "stripe_cache_most": 4096},
-            {**many, "stripe_cache": 8192},
-        )
+        for volume in (small, {**small, "stripe_cache_most": 4096}, {**many, "stripe_cache": 8192})
     )
     assert fixed.total.iops.value < 0.8 * grown.total.iops.value
     assert grown.total.iops.value == pytest.approx(large.total.iops.value, rel=0.02)

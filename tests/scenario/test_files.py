@@ -1,12 +1,16 @@
-"""Scenario files: what loads, what --set changes, what one line says when it is wrong."""
+"""Scenario files: what loads, what --set changes, what is said of wrong ones, what is written."""
 
+import json
 import re
 
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from nvmesim.errors import InputError, ScenarioError
 from nvmesim.scenario.load import apply_sets, load_scenario, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
+from tests.properties.scenarios import SIZES, scenarios
 from tests.scenario.conftest import REFUSED
 
 
@@ -127,3 +131,36 @@ def test_a_platform_brings_its_server(tmp_path):
     assert resolved.stack.name == "spdk"
     assert [socket.cpu.name for socket in resolved.sockets] == ["xeon-gold-6130"] * 2
     assert resolved.adapters[0].link.lanes == 16
+
+
+RUNS = st.sampled_from([{}, {"seed": 3}, {"precision": "2%"}, {"duration": "1.5 s"}])
+
+
+@st.composite
+def named(draw):
+    """Return a scenario that can be, with a name, mixes of sizes and an end of its run."""
+    tables = draw(scenarios()) | {"name": draw(st.text(max_size=8)), "run": draw(RUNS)}
+    for load in tables["workload"]:
+        sizes = draw(st.lists(SIZES, max_size=4, unique=True))
+        if sizes and "diskspd" not in load:
+            load["block_size"] = dict.fromkeys(sizes, 1 / len(sizes))
+    try:
+        return scenario_from_dict(tables)
+    except InputError:
+        assume(False)
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+@given(named())
+def test_round_trip(scenario):
+    again = scenario_from_dict(json.loads(json.dumps(scenario.to_dict())))
+    assert again == scenario
+    resolved = resolve(scenario)
+    assert resolve(again) == resolved
+    for group in resolved.workload:
+        assert sum(share for _, share in group.block_sizes) == pytest.approx(1)
+        assert group.n_threads >= 1
+        assert group.in_flight >= 1 or group.is_open
+        for target in group.targets:
+            there = resolved.volumes if target.kind == "volume" else resolved.drives
+            assert there[target.index].name == target.name

@@ -1,10 +1,15 @@
-"""Scenarios that cannot be: refused in one line that names the key; and what is assumed is said."""
+"""Scenarios that cannot be, or came by mail: refused in one line, and they reach no other file."""
+
+import os
+from pathlib import Path
 
 import pytest
 
+from nvmesim.cli.main import run_command
 from nvmesim.errors import GeometryError, InputError, ScenarioError, UnitError
-from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import apply_sets, load_scenario, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
+from nvmesim.study.designs import load_goal
 
 ONE = {"cpu": "xeon-gold-6130"}
 DRIVES = [{"profile": "intel-p4610-1.6tb", "count": 4}]
@@ -77,32 +82,147 @@ def test_files_of_a_command_line_that_the_scenario_does_not_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "span", "offset"),
+    ("options", "more", "span", "offset"),
     [
-        ("size=50%", 800_000_000_000 // 4096 * 4096, 0),
-        ("filesize=10g", 10 << 30, 0),
-        ("filesize=25%", 400_000_000_000 // 4096 * 4096, 0),
-        ("size=10g\noffset=50%", 10 << 30, 800_000_000_000 // 4096 * 4096),
+        ("size=50%", {}, 800_000_000_000 // 4096 * 4096, 0),
+        ("filesize=10g", {}, 10 << 30, 0),
+        ("filesize=25%", {}, 400_000_000_000 // 4096 * 4096, 0),
+        ("size=10g\noffset=50%", {}, 10 << 30, 800_000_000_000 // 4096 * 4096),
+        ("size=50%", {"span": "1 GiB"}, 1 << 30, 0),  # the scenario's wins
     ],
 )
-def test_parts_of_a_file_of_fio(tmp_path, options: str, span: int, offset: int) -> None:
+def test_parts_of_a_file_of_fio(tmp_path, options: str, more: dict, span: int, offset: int) -> None:
     (tmp_path / "job.fio").write_text(f"[j]\nrw=randread\nbs=4k\niodepth=4\n{options}\n")
-    tables = {
-        "server": server(ONE), "drives": DRIVES, "workload": {"fio": "job.fio"},
-    }  # fmt: skip
+    tables = {"server": server(ONE), "drives": DRIVES, "workload": {"fio": "job.fio", **more}}
     (group,) = resolve(scenario_from_dict(tables, base=tmp_path)).workload
     assert (group.span, group.offset) == (span, offset)
-
-
-def test_the_scenarios_span_wins_over_the_jobs(tmp_path) -> None:
-    (tmp_path / "job.fio").write_text("[j]\nrw=randread\nbs=4k\nsize=50%\n")
-    tables = {"server": server(ONE), "drives": DRIVES,
-              "workload": {"fio": "job.fio", "span": "1 GiB"}}  # fmt: skip
-    (group,) = resolve(scenario_from_dict(tables, base=tmp_path)).workload
-    assert group.span == 1 << 30
 
 
 def test_where_random_requests_of_a_sequential_load_come_from() -> None:
     assert resolved(workload={**LOAD, "access": "sequential"}).workload[0].random_fraction == 0
     mixed = {**LOAD, "access": "sequential", "random_fraction": 0.3}
     assert resolved(workload=mixed).workload[0].random_fraction == 0.3
+
+
+SCENARIO = """
+[server]
+stack = "linux-io_uring"
+sockets = [{{ cpu = "xeon-gold-6130" }}]
+[[drives]]
+profile = {profile}
+[[workload]]
+{load}
+"""
+CLOSED_LOOP = "threads = 1\noutstanding = 4"
+WHOLE = SCENARIO.format(profile='"sata-ssd"', load=CLOSED_LOOP)
+PROFILE = 'kind = "drive"\nextends = "sata-ssd"\n'
+
+
+@pytest.fixture
+def mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder below which a mail was unpacked; beside it lies a file that is none of its business.
+
+    The user stands in another folder still.
+    """
+    (tmp_path / "private.toml").write_text(PROFILE)
+    (tmp_path / "mail" / "parts").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "mail"
+
+
+def written(mail: Path, profile: str = '"sata-ssd"', load: str = CLOSED_LOOP) -> Path:
+    path = mail / "scenario.toml"
+    path.write_text(SCENARIO.format(profile=profile, load=load))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        *((("profile", f'"{p}"'), r"drives\.0\.profile names .* outside the file's folder")
+          for p in ("../private.toml", "parts/../../private.toml", "/etc/hostname.toml",
+                    "../x/../p.toml")),
+        *((("load", f'{key} = "/etc/passwd"'), rf"workload\.0\.{key} names '/etc/passwd', outside")
+          for key in ("trace", "fio")),
+        (("profile", '"parts/d.toml"'), r"extends names '\.\./\.\./private\.toml', outside"),
+    ],
+)  # fmt: skip
+def test_what_lies_elsewhere_is_refused(mail: Path, named: tuple[str, str], found: str) -> None:
+    (mail / "parts" / "d.toml").write_text('kind = "drive"\nextends = "../../private.toml"\n')
+    with pytest.raises(InputError, match=found):
+        load_scenario(written(mail, **dict([named])))
+
+
+def test_what_may_be_named(mail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user types may lead anywhere; a file, within its folder and within the user's."""
+    typed = [f"drives.0.profile={mail.parent / 'private.toml'}"]
+    assert load_scenario(written(mail), typed).drives[0].count == 1
+    (mail / "parts" / "d.toml").write_text(PROFILE)
+    assert load_scenario(written(mail, '"parts/../parts/d.toml"')).drives[0].count == 1
+    monkeypatch.chdir(mail.parent)
+    assert load_scenario(written(mail, '"../private.toml"')).drives[0].count == 1
+
+
+def test_profiles_that_extend_each_other_are_refused(mail: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (mail / f"{name}.toml").write_text(f'kind = "drive"\nextends = "{other}.toml"\n')
+    with pytest.raises(InputError, match="extends itself"):
+        load_scenario(written(mail, '"a.toml"'))
+
+
+def test_a_goal_names_no_scenario_elsewhere(mail: Path) -> None:
+    path = mail / "goal.toml"
+    path.write_text('scenario = "../private.toml"\n[constraints]\niops = "1/s"\n')
+    with pytest.raises(InputError, match=r"scenario names '\.\./private\.toml', outside"):
+        load_goal(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x = " + "[" * 20_000, "nested too deeply"),
+        ("x = " + "9" * 5_000, "not TOML: Exceeds the limit"),
+        ("name = 'x'\n" + "#" * (1 << 24), "larger than 16 MiB"),
+        ("\0", "not TOML"),
+        (WHOLE + f"[run]\nseed = 1{'0' * 400}", "seed"),
+        (WHOLE + "[run]\nprecision = '" + "9" * 4_000 + "%'", "precision"),
+        (WHOLE.replace("threads = 1", "threads = 1" + "0" * 30), "threads"),
+    ],
+)
+def test_hostile_numbers_and_sizes(mail: Path, text: str, found: str) -> None:
+    path = mail / "s.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=found) as caught:
+        load_scenario(path)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    assert len(str(caught.value)) < 600
+
+
+def test_the_terminal_is_not_flooded(mail: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = mail / "s.toml"
+    path.write_text(WHOLE.replace("sata-ssd", "s" * 50_000))
+    assert run_command(["run", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "the catalog has no" in said
+    assert said.rstrip().endswith(" more")  # names that it lists
+    assert len(said) < 2_000
+
+
+def test_a_pipe_is_no_scenario(mail: Path) -> None:
+    path = mail / "s.toml"
+    os.mkfifo(path)
+    with pytest.raises(ScenarioError, match="a device or a pipe"):
+        load_scenario(path)
+
+
+def test_a_scenario_that_powershell_wrote_is_read(mail: Path) -> None:
+    path = written(mail)
+    path.write_bytes(path.read_text().replace("\n", "\r\n").encode("utf-16"))
+    assert load_scenario(path).drives[0].count == 1
+
+
+def test_a_key_of_thousands_of_parts_is_refused():
+    with pytest.raises(ScenarioError, match="a key has 32 parts at most"):
+        apply_sets({}, ["a." * 1000 + "a=1"])

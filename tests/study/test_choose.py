@@ -82,10 +82,7 @@ def test_bounds_spare_the_simulation():
 @pytest.mark.parametrize(
     ("constraints", "match"),
     [
-        (
-            {"capacity": "100 TB", "iops": "1M/s"},
-            "capacity fails first.*nearest is 8 drives, r",
-        ),
+        ({"capacity": "100 TB", "iops": "1M/s"}, "capacity fails first.*nearest is 8 drives, r"),
         ({"survives": 3}, "survives fails first"),
         ({"price": 10}, "price fails first.*above 10 EUR"),
         ({"p99": "1 us"}, "p99 fails first.*above 1 us"),

@@ -75,7 +75,7 @@ class Client:
         self.most = max(self.most, self.flying)
         number = json.loads(text)
         error = RuntimeError("lost\nworker") if number == self.dead else None
-        answer = PointAnswer(number, {"iops": float(number)}, 0.1).to_text()
+        answer = PointAnswer(number, {"iops": float(number)}).to_text()
         return Future(self, answer, error, self.futures)
 
 

@@ -170,11 +170,7 @@ def open_queues() -> list[Case]:
             Case(f"M/M/{c} 0.8: wait", wait, net, wait_at(0), requests=LONG),
             Case(f"M/M/{c} 0.8: utilization", 0.8, net, utilization_of(0, c)),
         ]
-    services = {
-        "D": constant(0.7),
-        "uniform": uniform(0.2, 1.2),
-        "lognormal": lognormal(0.7, 0.8),
-    }
+    services = {"D": constant(0.7), "uniform": uniform(0.2, 1.2), "lognormal": lognormal(0.7, 0.8)}
     for name, service in services.items():
         wait = f.mg1_wait(1, *moments_us(service))
         cases.append(
@@ -275,8 +271,7 @@ def closed_networks() -> list[Case]:
         net = b.NetworkBuilder()
         net.closed(
             net.program(
-                b.visit(net.delay(), dist=think(net)),
-                b.visit(net.fifo(), dist=net.exponential(US)),
+                b.visit(net.delay(), dist=think(net)), b.visit(net.fifo(), dist=net.exponential(US))
             ),
             10,
         )

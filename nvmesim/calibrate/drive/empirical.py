@@ -13,8 +13,13 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import arrivals_of
 from nvmesim.calibrate.drive.read_side import blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
-from nvmesim.calibrate.infer.bootstrap import BootstrapInterval, percentile_intervals
-from nvmesim.calibrate.series import RUN_LENGTHS, decorrelation_length, thinned
+from nvmesim.calibrate.infer.bootstrap import (
+    RUN_LENGTHS,
+    BootstrapInterval,
+    decorrelation_length,
+    percentile_intervals,
+    thinned,
+)
 from nvmesim.capture.capture import Capture, Latency
 from nvmesim.catalog.profile import DriveProfile, EmpiricalLatencies, Quantity
 from nvmesim.errors import FitError

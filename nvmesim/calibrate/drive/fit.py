@@ -58,8 +58,7 @@ from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.over_time.time_series import buffers_of, suggestions, time_series_of
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
-from nvmesim.calibrate.smallest.line_fit import fit_bytes
-from nvmesim.calibrate.smallest.smaller import smaller
+from nvmesim.calibrate.smallest.line_fit import fit_bytes, smaller
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows
 from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.capture import Captures

@@ -41,7 +41,7 @@ CHANNEL_PS: Final = 5e6
 """Channel time of 4 KiB that a fit begins with. Found: a lone read of 16 KiB takes 12 to 44 us more
 than one of 4 KiB (`calibration/held-out`: R22, S12, S17, U02, U07, U08)."""
 BELOW: Final = 0.97
-"""Share of what the link carries, from which a search for a bandwidth begins: rows feel it there."""
+"""Of what the link carries, from which a search for a bandwidth begins: there rows feel it."""
 LEAST_SD: Final = 0.02
 """Standard deviation of the logarithm of a bandwidth that sequential rows told, at least: random
 reads of large blocks seldom move just as many bytes. Assumed."""

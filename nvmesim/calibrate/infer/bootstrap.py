@@ -1,4 +1,4 @@
-"""Intervals by bootstrap, in blocks of consecutive samples: latencies of a drive remember.
+"""Series of latencies remember: how long, thinned to runs, and intervals by bootstrap in blocks.
 
 Resampling single requests of a series with episodes gives intervals that are many times too narrow.
 Blocks a few decorrelation lengths long keep what lasts.
@@ -6,20 +6,80 @@ Blocks a few decorrelation lengths long keep what lasts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from nvmesim.array_types import Floats, Ints
-from nvmesim.calibrate.series import RUN_LENGTHS, decorrelation_length
 
+RUN_LENGTHS: Final = 4
+"""Decorrelation lengths in a run that keeps what lasts. Source: Kunsch 1989: a block must be long
+against the memory of the series."""
+FORGOTTEN: Final = 0.1
+"""Autocorrelation below which the past is taken to be forgotten."""
 TRIALS = 400
 LEVEL = 0.95
 LEAST_BLOCKS = 20
 """Blocks that a series is cut into at least: fewer do not show how they differ."""
 MIN_BEYOND = 10
 """Samples beyond a percentile for its bootstrap to mean something."""
+
+
+def decorrelation_length(series: Floats, most: int | None = None) -> int:
+    """Smallest lag from which the autocorrelation stays below 0.1 or what noise would show.
+
+    *series*: float64[n] in order. 1 for independent samples. The autocorrelation is averaged over
+    lags k to 2k, so that one lucky lag does not end the search; *most* defaults to n / 10.
+    Source: Law, Simulation Modeling and Analysis, section 9.5 (batch sizes).
+
+    >>> decorrelation_length(np.random.default_rng(1).normal(size=5000))
+    1
+    """
+    n = len(series)
+    longest = max(1, n // 10) if most is None else most
+    rho = _autocorrelation(_ranks(series), 2 * longest)
+    limit = max(FORGOTTEN, 1.96 / np.sqrt(n))
+    lag = 1
+    while lag < longest and float(np.mean(rho[lag : 2 * lag + 1])) > limit:
+        lag = max(lag + 1, lag * 5 // 4)
+    return min(lag, longest)
+
+
+def thinned(series: Floats, most: int, run: int) -> Floats:
+    """At most *most* samples: runs of *run* consecutive ones, evenly spread, in order.
+
+    >>> thinned(np.arange(10.0), 4, 2).tolist()
+    [0.0, 1.0, 8.0, 9.0]
+    """
+    if len(series) <= most:
+        return series
+    length = int(np.clip(run, 1, most))
+    count = max(1, most // length)
+    starts = np.linspace(0, len(series) - length, count).round().astype(int)
+    return np.concatenate([series[s : s + length] for s in starts])
+
+
+def _ranks(series: Floats) -> Floats:
+    """float64[n]: rank of each sample, equal ones the mean of theirs."""
+    _, which, count = np.unique(series, return_inverse=True, return_counts=True)
+    last = np.cumsum(count) - 1
+    found: Floats = (last - (count - 1) / 2)[which]
+    return found
+
+
+def _autocorrelation(series: Floats, lags: int) -> Floats:
+    """float64[lags + 1], by the fast Fourier transform; 0 beyond the series."""
+    n = len(series)
+    centred = series - series.mean()
+    size = 1 << (2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(centred, size)
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2, size)[: min(lags + 1, n)]
+    out = np.zeros(lags + 1)
+    if covariance[0] > 0:
+        out[: len(covariance)] = covariance / covariance[0]
+    return out
 
 
 @dataclass(frozen=True)
@@ -29,11 +89,6 @@ class BootstrapInterval:
     value: float
     low: float
     high: float
-
-    @property
-    def relative(self) -> float:
-        """Half width by value."""
-        return (self.high - self.low) / 2 / self.value if self.value else 0.0
 
 
 def block_length(series: Floats) -> int:
@@ -62,28 +117,6 @@ def resampled(n: int, block: int, rng: np.random.Generator) -> Ints:
     return index
 
 
-def interval(
-    series: Sequence[float] | Floats,
-    statistic: Callable[[Floats], float],
-    *,
-    block: int | None = None,
-    trials: int = TRIALS,
-    seed: int = 1,
-) -> BootstrapInterval:
-    """95 % interval of *statistic* of *series* (in order), by the bootstrap's percentiles.
-
-    *block* = None finds it from the autocorrelation. Source: Efron and Tibshirani, An Introduction
-    to the Bootstrap, section 13.3; Kunsch 1989 for blocks.
-    """
-    x = np.asarray(series, float)
-    length = block_length(x) if block is None else block
-    rng = np.random.default_rng(seed)
-    values = [statistic(x[resampled(len(x), length, rng)]) for _ in range(trials)]
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(values, (tail, 1 - tail))
-    return BootstrapInterval(float(statistic(x)), float(low), float(high))
-
-
 def percentile_intervals(
     series: Sequence[float] | Floats,
     percents: Sequence[float],
@@ -91,7 +124,11 @@ def percentile_intervals(
     trials: int = TRIALS,
     seed: int = 1,
 ) -> Mapping[float, BootstrapInterval]:
-    """95 % intervals of the percentiles of *series* that have enough samples beyond them."""
+    """95 % intervals of the percentiles of *series* that have enough samples beyond them.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, section 13.3; Kunsch 1989 for
+    blocks.
+    """
     x = np.asarray(series, float)
     kept = [p for p in percents if min(p, 100 - p) / 100 * len(x) >= MIN_BEYOND]
     if not kept:

@@ -431,12 +431,3 @@ def _drift(a: Arrivals) -> float:
     after = {c.label: c.percentiles_s.get(50.0) for c in classes_of(second)}
     changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
     return float(np.median(changes)) if changes else 0.0
-
-
-def replayed(
-    profile: DriveProfile, arrivals: Arrivals, host: BenchHost | None
-) -> list[JudgedClass]:
-    """Replay *arrivals* on *profile*: all requests, then by class, measured beside simulated."""
-    replayer = Replayer(arrivals, host or free_host(profile.link))
-    classes = [all_requests(arrivals), *classes_of(arrivals)]
-    return judge(classes, replayer.latencies_s(profile), held_out=True)

@@ -285,12 +285,12 @@ def with_rounds_intervals(
     return profile
 
 
-def screened(n: int, most: int, count: int = 4) -> npt.NDArray[np.bool_]:
+def screened(n: int, most: int) -> npt.NDArray[np.bool_]:
     """bool[n]: requests that `Arrivals.windows` of at most *most* takes."""
     seen = np.zeros(n, bool)
     if n <= most:
         return ~seen
-    length = most // count
-    for start in np.linspace(0, n - length, count).astype(int):
+    length = most // 4
+    for start in np.linspace(0, n - length, 4).astype(int):
         seen[start : start + length] = True
     return seen

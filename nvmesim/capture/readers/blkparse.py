@@ -370,6 +370,4 @@ def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
     notes.say(other_lines.lost, EVENTS_LOST, LOST)
 
 
-REPORTS: Final = {
-    "tracepoints": SimpleNamespace(sniff=_sniff_tracepoints, read=_read_tracepoints),
-}
+REPORTS: Final = {"tracepoints": SimpleNamespace(sniff=_sniff_tracepoints, read=_read_tracepoints)}

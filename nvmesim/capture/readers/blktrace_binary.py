@@ -15,12 +15,7 @@ import numpy as np
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers import blkparse_kernel as kernel
-from nvmesim.capture.readers.blkparse import (
-    FLUSH_STEPS,
-    STEPS,
-    from_zero,
-    paired_blocks,
-)
+from nvmesim.capture.readers.blkparse import FLUSH_STEPS, STEPS, from_zero, paired_blocks
 from nvmesim.capture.requests import FLUSH, OTHER, READ, WRITE
 from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import Block, requests_capture

@@ -343,10 +343,7 @@ def _span(times: list[float], interval: str) -> float | None:
 
 REPORTS: Final = {
     "vdbench": Report(
-        "vdbench",
-        ((_FLAT.pattern,), ("Starting RD=", "nterval")),
-        _vdbench,
-        version=_form,
+        "vdbench", ((_FLAT.pattern,), ("Starting RD=", "nterval")), _vdbench, version=_form
     ),
     "elbencho": Report(
         "elbencho",

@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
-from nvmesim.capture.checked_numbers import (
-    LONGEST_MS,
-    S_PER_MS,
-    access_of,
-    number,
-    results,
-    whole,
-)
+from nvmesim.capture.checked_numbers import LONGEST_MS, S_PER_MS, access_of, number, results, whole
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "iometer"
@@ -177,11 +170,7 @@ def _op_result(row: Row, op: Op) -> OpResult | None:
     longest = _milliseconds(row.get(f"Maximum {name} Response Time"))
     latency = Latency(count=count, mean_s=mean, max_s=longest) if mean is not None else None
     return OpResult(
-        count=count,
-        bytes=n_bytes,
-        iops=iops,
-        bytes_per_s=n_bytes / count * iops,
-        lat=latency,
+        count=count, bytes=n_bytes, iops=iops, bytes_per_s=n_bytes / count * iops, lat=latency
     )
 
 

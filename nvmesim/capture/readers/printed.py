@@ -100,11 +100,7 @@ def _cdm_row(
         f"{access} {op.lower()}",
         rate_result(iops, rate, lat=lat),
         Conditions(
-            access=access,
-            block_size=size,
-            jobs=int(known.get("t") or 1),
-            iodepth=depth,
-            targets=1,
+            access=access, block_size=size, jobs=int(known.get("t") or 1), iodepth=depth, targets=1
         ),
         read_fraction={"Read": 1.0, "Write": 0.0}.get(op, mix),
         source="crystaldiskmark",
@@ -264,11 +260,7 @@ def _ioping_run(source: Source, title: str, requests: str, body: str) -> Measure
         lat=Latency(count, mean, low, high, deviation),
     )
     conditions = Conditions(
-        block_size=size,
-        jobs=1,
-        iodepth=1,
-        targets=1,
-        duration_s=None if has_pauses else seconds,
+        block_size=size, jobs=1, iodepth=1, targets=1, duration_s=None if has_pauses else seconds
     )
     reads = {"read": 1.0, "<<<": 1.0, "from": 1.0, "written": 0.0, ">>>": 0.0, "to": 0.0}
     return one_load(name, result, conditions, read_fraction=reads.get(does), source="ioping")

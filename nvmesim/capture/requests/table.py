@@ -142,7 +142,7 @@ def requests_capture(
         measurements=tally.measurements(),
         rows=tally.rows,
         skipped=notes.skipped,
-        requests=lazy_table(frames, REQUEST_SCHEMA),
+        requests=lazy_table(frames),
         warnings=tuple(warnings),
     )
 

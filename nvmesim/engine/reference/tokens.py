@@ -12,14 +12,7 @@ import simpy
 from simpy.events import NORMAL, EventPriority
 
 from nvmesim.array_types import Ints
-from nvmesim.engine.contract import (
-    CHILD_SHIFT,
-    HIST_BINS,
-    ORDER_SHIFT,
-    Batch,
-    Status,
-    bin_index,
-)
+from nvmesim.engine.contract import CHILD_SHIFT, HIST_BINS, ORDER_SHIFT, Batch, Status, bin_index
 from nvmesim.limits import need
 from nvmesim.network.network import Network
 

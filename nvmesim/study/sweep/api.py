@@ -45,8 +45,6 @@ class SweepTally:
     failed: int = 0
     """Points with an ``error``."""
     unconverged: int = 0
-    simulating_s: float = 0.0
-    """Of all workers together."""
 
     def count(self, answer: PointAnswer, *, is_kept: bool = False) -> None:
         """Add one answer, *is_kept* from before or new."""
@@ -57,7 +55,6 @@ class SweepTally:
         if not is_kept:
             self.cached += answer.cached
             self.simulated += not answer.cached
-            self.simulating_s += answer.wall_s
 
 
 def sweep(

@@ -11,7 +11,6 @@ import functools
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -19,9 +18,8 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from nvmesim.catalog.toml import checked_toml
 from nvmesim.errors import InputError
-from nvmesim.scenario.load import scenario_from_dict, with_values
+from nvmesim.scenario.load import scenario_from_dict, toml_or_text, with_values
 from nvmesim.study.sweep.cache import content_of
 
 Method = Literal["grid", "random", "lhs"]
@@ -111,7 +109,7 @@ def parse_values(text: str, message: str = "") -> Choice:
         return ranges[0]
     out: list[Any] = []
     for part, found in zip(parts, ranges, strict=True):
-        out += found.values(message) if found is not None else [_value(part)]
+        out += found.values(message) if found is not None else [toml_or_text(part)]
     return _distinct(out, message)
 
 
@@ -155,14 +153,6 @@ def split_commas(text: str) -> list[str]:
             parts.append(text[start:i])
             start = i + 1
     return [*parts, text[start:]]
-
-
-def _value(text: str) -> Any:
-    """A TOML value, or the text itself when it is none (as ``--set`` reads it)."""
-    try:
-        return tomllib.loads(checked_toml(f"value = {text}"))["value"]
-    except (ValueError, RecursionError):  # no TOML, of too many digits, nested too deeply
-        return text
 
 
 def _range(text: str, message: str) -> SweptRange | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -94,14 +93,13 @@ class PointAnswer:
 
     number: int
     row: dict[str, Any]
-    wall_s: float
     cached: bool = False
     died: bool = False
     """The worker died of it: the answer is not kept, a resumed sweep tries again."""
 
     def to_text(self) -> str:
         """Return one line of JSON."""
-        return json.dumps([self.number, self.row, self.wall_s, self.cached, self.died])
+        return json.dumps([self.number, self.row, self.cached, self.died])
 
     @classmethod
     def from_text(cls, text: str) -> PointAnswer:
@@ -112,7 +110,6 @@ class PointAnswer:
 
 def answer(job: SweepJob) -> PointAnswer:
     """Simulate *job*, or find it in the cache; an input that cannot be gives an ``error``."""
-    started = time.perf_counter()
     settings, cached = job.settings, False
     cache = PointCache() if settings.cache and isinstance(settings.engine, str) else None
     try:
@@ -126,7 +123,7 @@ def answer(job: SweepJob) -> PointAnswer:
                 cache.put(key, row)
     except NvmesimError as error:
         row = {"error": " ".join(str(error).split())}
-    return PointAnswer(job.number, row, time.perf_counter() - started, cached)
+    return PointAnswer(job.number, row, cached)
 
 
 def predict(scenario: ResolvedScenario, settings: Settings) -> Result:

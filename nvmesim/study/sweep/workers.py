@@ -157,7 +157,7 @@ class WorkerPool:
         if not self._has_answered:
             raise NvmesimError(f"no worker process answers ({text})")
         row = {"error": f"the worker died {DEATHS} times at this point ({text})"}
-        return PointAnswer(job.number, row, 0.0, died=True)
+        return PointAnswer(job.number, row, died=True)
 
     def _idle_worker(self) -> Worker:
         with self._lock:
@@ -216,7 +216,7 @@ def answers_of_cluster(address: str, jobs: Iterable[SweepJob]) -> Iterator[Point
                 yield PointAnswer.from_text(future.result())
             else:
                 row = {"error": f"the cluster gave this point up: {_line(error)}"}
-                yield PointAnswer(number, row, 0.0, died=True)
+                yield PointAnswer(number, row, died=True)
             submit(1)
 
 

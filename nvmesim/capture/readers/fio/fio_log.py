@@ -272,7 +272,7 @@ def _requests(
             yield from (_frame(rows, device) for rows in row_batches(source, layout, Notes()))
 
         tables = [
-            lazy_table(partial(frames, source, layout), REQUEST_SCHEMA)
+            lazy_table(partial(frames, source, layout))
             for source, layout in zip(sources, layouts, strict=True)
         ]
         merged = tables[0]
@@ -285,7 +285,7 @@ def _requests(
         found = pl.concat([_frame(rows, device) for rows in kept])
         return _with_depth(found.sort("complete_ns", maintain_order=True))
 
-    return lazy_table(lambda: iter([whole()]), REQUEST_SCHEMA)
+    return lazy_table(lambda: iter([whole()]))
 
 
 def _frame(rows: Rows, device: str | None) -> pl.DataFrame:
