@@ -8,7 +8,8 @@ import pytest
 import uvicorn
 
 from nvmesim.ui.app import create_app
-from nvmesim.ui.serve import HOST, listening
+from nvmesim.ui.jobs import IDLE
+from nvmesim.ui.serve import HOST, LAST_S, listening
 
 TOKEN = "a-secret-of-this-run"
 SMALL = """
@@ -66,14 +67,28 @@ def app_page():
     with listening(None) as ear:
         port = ear.getsockname()[1]
         app = create_app(TOKEN, port)
-        config = uvicorn.Config(app, log_level="error", ws="none")
+        config = uvicorn.Config(
+            app, log_level="error", ws="none", timeout_graceful_shutdown=LAST_S
+        )
         server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [ear]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [ear]}, daemon=True)
         thread.start()
+        warmed(app.state.api)
         with httpx.Client(base_url=f"http://{HOST}:{port}", timeout=120) as client:
             yield Page(client, port, app.state.api)
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
+        assert not thread.is_alive(), "the app does not end"
+
+
+def warmed(api):
+    """Wait for the processes at hand: they would take what the first test sets in its environment.
+
+    One that may hold next to nothing would fail every test that is given it, much later.
+    """
+    end = time.monotonic() + 300
+    while len(api.jobs._idle) < IDLE and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 @pytest.fixture
