@@ -67,9 +67,7 @@ def app_page():
     with listening(None) as ear:
         port = ear.getsockname()[1]
         app = create_app(TOKEN, port)
-        config = uvicorn.Config(
-            app, log_level="error", ws="none", timeout_graceful_shutdown=LAST_S
-        )
+        config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=LAST_S)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [ear]}, daemon=True)
         thread.start()
