@@ -7,8 +7,7 @@ import httpx
 import pytest
 import uvicorn
 
-from nvmesim.ui.app import create_app
-from nvmesim.ui.jobs import IDLE
+from nvmesim.ui.app import WARMING, create_app
 from nvmesim.ui.serve import HOST, LAST_S, listening
 
 TOKEN = "a-secret-of-this-run"
@@ -71,7 +70,7 @@ def app_page():
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [ear]}, daemon=True)
         thread.start()
-        warmed(app.state.api)
+        warmed(server)
         with httpx.Client(base_url=f"http://{HOST}:{port}", timeout=120) as client:
             yield Page(client, port, app.state.api)
         server.should_exit = True
@@ -79,14 +78,17 @@ def app_page():
         assert not thread.is_alive(), "the app does not end"
 
 
-def warmed(api):
+def warmed(server):
     """Wait for the processes at hand: they would take what the first test sets in its environment.
 
     One that may hold next to nothing would fail every test that is given it, much later.
     """
-    end = time.monotonic() + 300
-    while len(api.jobs._idle) < IDLE and time.monotonic() < end:
-        time.sleep(0.05)
+    end = time.monotonic() + 60
+    while not server.started and time.monotonic() < end:
+        time.sleep(0.01)
+    for thread in threading.enumerate():
+        if thread.name == WARMING:
+            thread.join(300)
 
 
 @pytest.fixture

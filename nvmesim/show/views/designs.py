@@ -189,9 +189,9 @@ def comparison_blocks(found: Comparison) -> list[b.Block]:
     ):  # fmt: skip
         if change is not None:
             middle, low, high = (1e6 * v for v in (change.value, change.low, change.high))
-            ends = () if level is None else (level, level + change.value)
-            shown = [f"{1e6 * v:,.0f} us" for v in ends] or ["", ""]
-            rows.append((name, *shown, f"{middle:+,.0f} us", f"{low:+,.0f} to {high:+,.0f} us"))
+            was = "" if level is None else f"{1e6 * level:,.0f} us"
+            now = "" if level is None else f"{1e6 * (level + change.value):,.0f} us"
+            rows.append((name, was, now, f"{middle:+,.0f} us", f"{low:+,.0f} to {high:+,.0f} us"))
     sure = "" if found.p_better is None else (
         f"; {found.b} is faster with a probability of {words.chance(found.p_better)}"
     )  # fmt: skip
