@@ -2,6 +2,21 @@
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def child(command: list[str], **options: Any) -> Iterator[subprocess.Popen]:
+    """A process that does not outlive the block: a test that fails would wait for it for ever."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def heed_ctrl_c() -> None:

@@ -130,7 +130,11 @@ def _facts(functions: list[Function], drives: list[Function], *, is_plain: bool)
     )
     facts = Facts()
     facts.slots = [_slot(drive, bridges, vmds, facts) for drive in drives]
-    shapes = [f"{slot.link or 'link unknown'}, node {slot.node}" for slot in facts.slots]
+    shapes = [
+        f"{slot.link or 'link unknown'}, "
+        + ("NUMA node unknown" if slot.node is None else f"node {slot.node}")
+        for slot in facts.slots
+    ]
     places = "; ".join(f"{shapes.count(shape)} x {shape}" for shape in dict.fromkeys(shapes))
     facts.read.insert(0, f"{len(drives)} NVMe controllers{': ' if places else ''}{places}")
     sizes = [drive.packets for drive in drives if drive.packets and not drive.emulated]

@@ -45,6 +45,9 @@ class Comparison:
     """How many times the requests independent runs would need; inf: chance does both the same."""
     p_better: float | None = None
     """Probability that b does more than a, with all that is not known; None: not asked."""
+    mean_a_s: float | None = None
+    """Mean latency of a, as `run` prints it; None: not asked."""
+    p99_a_s: float | None = None
 
     def __str__(self) -> str:
         """Return the difference in one sentence."""

@@ -69,7 +69,7 @@ def _structure(net: Network) -> bytes:
 
     Of delays behind visits it holds which are alike and which are none.
     """
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.sha256()  # twice as fast as blake2b where the CPU knows it
     for item in fields(net):
         value = getattr(net, item.name)
         if item.name == "station_names":

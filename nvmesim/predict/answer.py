@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from nvmesim.predict.uncertainty.certainty import (
     UncertaintyBudget,
     drive_share,
     drive_traffic,
+    misfit_of,
     model_uncertainty,
 )
 from nvmesim.predict.uncertainty.derived import bound_interval, cpu_intervals, shown
@@ -96,17 +98,33 @@ class RunAnswer:
 
     def judge(self, without: str = "") -> UncertaintyBudget:
         """Learn what is beyond the simulation: the profiles' misfit, the model's error."""
-        ready, found = self.ready, self._bottleneck()
-        share = drive_share(ready.lowered, self.totals)
+        ready, verdict = self.ready, self._bottleneck().verdict
         traffic = drive_traffic(ready.lowered, self.totals)
-        known = model_uncertainty(ready.scenario, found.verdict, share, without, traffic)
-        rate, headroom = offered(ready.scenario), None
-        if ready.load.is_open and self.stable and rate:
-            headroom = found.bound_iops / rate
-        self.known = UncertaintyBudget(known, self.numbers, headroom)
+        share = drive_share(ready.lowered, self.totals)
+        known = model_uncertainty(ready.scenario, verdict, share, without, traffic)
+        self.known = UncertaintyBudget(known, self.numbers, self._headroom())
         iops = self.measured.window.iops().value * math.exp(self.known.shift("iops"))
         self.known = replace(self.known, room=room(ready.scenario, iops))
         return self.known
+
+    def shifts(self) -> Callable[[str], float]:
+        """Return what `UncertaintyBudget.shift` says of a figure; nothing else is judged."""
+        share = drive_share(self.ready.lowered, self.totals)
+        is_carried = self._headroom() is not None
+
+        def shift(figure: str) -> float:
+            if figure == "iops" and is_carried:
+                return 0.0
+            return misfit_of(self.ready.scenario, figure, share).shift
+
+        return shift
+
+    def _headroom(self) -> float | None:
+        """By how much the bound of an open loop that is carried exceeds what arrives, a factor."""
+        rate = offered(self.ready.scenario)
+        if not (self.ready.load.is_open and self.stable and rate):
+            return None
+        return self._bottleneck().bound_iops / rate
 
     def result(self, engine: str | EngineFactory, wall_s: float) -> Result:
         """Everything that a prediction says."""

@@ -191,6 +191,7 @@ def _with_certainty(
         iops_a=iops_a, iops_b=_times(iops_b, own), iops=_times(gain.interval, iops_a.value),
         gain=gain.interval, p_better=gain.p_better,
         mean_s=latency(plain.mean_s, "mean"), p99_s=latency(plain.p99_s, "p99"),
+        mean_a_s=a.level("mean"), p99_a_s=a.level("p99"),
     )  # fmt: skip
 
 

@@ -33,6 +33,10 @@ LONGER: Final = 4
 """Such a run is so many times longer as long as only the end of an interval breaks a limit."""
 MOST_REQUESTS: Final = 250_000
 """It does not get longer than this."""
+UNTOLD: Final = (4, 8)
+"""A trial of so few requests that its p99 is not known is so many times longer."""
+KEPT: Final = 8
+"""Trials that are kept whole."""
 GAIN: Final = 0.02
 """Twice the load that brings less than this has reached the most that there is."""
 CLOSE: Final = 1.08
@@ -127,6 +131,8 @@ class LoadSearch:
     """Of a trial, at least."""
     too_short: bool = False
     """A run that decides differed from its trial."""
+    _long: dict[Applied, RunAnswer] = field(default_factory=dict)
+    """Trials that are long enough to decide, the last few."""
 
     def __post_init__(self) -> None:
         groups = self.scenario.workload
@@ -143,7 +149,7 @@ class LoadSearch:
         Short runs look for it and long ones decide; where those differ, long ones look as well.
         """
         found = self._decided(self._searched(near))
-        if not self.too_short:
+        if not self.too_short or self.requests >= SURE_REQUESTS:
             return found
         self.requests = SURE_REQUESTS
         self.trials = [t for t in self.trials if t.decides]
@@ -243,10 +249,20 @@ class LoadSearch:
         if known is not None:
             return known
         least = ROUNDS * applied.in_flight
-        trial = self._trial(applied, self._run(loaded, max(self.requests, least)))
-        if trial.miss is not None and math.isnan(trial.miss.value):
-            trial = self._trial(applied, self._run(loaded, 8 * max(REQUESTS, least)))
+        run = self._run(loaded, max(self.requests, least))
+        trial = self._trial(applied, run)
+        for times in UNTOLD:
+            if trial.miss is None or not math.isnan(trial.miss.value):
+                break
+            # Of a load nearby as little would be known: those start as long.
+            self.requests = max(self.requests, times * REQUESTS)
+            run = self._run(loaded, max(self.requests, times * least))
+            trial = self._trial(applied, run)
         self.trials.append(trial)
+        if run.measured.window.requests >= SURE_REQUESTS:
+            self._long[applied] = run
+            if len(self._long) > KEPT:
+                del self._long[next(iter(self._long))]
         return trial
 
     def _run(self, loaded: ResolvedScenario, requests: int) -> RunAnswer:
@@ -259,18 +275,18 @@ class LoadSearch:
 
     def _trial(self, applied: Applied, run: RunAnswer, *, decides: bool = False) -> Trial:
         """*run* held against the limits, at the ends that simulation leaves a run that decides."""
-        window, budget = run.measured.window, run.judge()
+        window, shift = run.measured.window, run.shifts()
         latency = distribution(window, None, stable=run.stable)
         if latency is None:
             raise InputError(f"{run.ready.name}: no request completed; nothing to report")
         cpu = cpu_stats(run.ready.lowered, run.totals).logical_utilization
         # What profiles missed nearby moves the answer: the limits hold for what is printed.
-        moved = {n: math.exp(budget.shift(n if n in FIGURES else "p99.9")) for n in LATENCIES}
+        moved = {n: math.exp(shift(n if n in FIGURES else "p99.9")) for n in LATENCIES}
         values = limited_values(latency, cpu)
         values |= {name: values[name] * factor for name, factor in moved.items()}
         pressure, miss = self.limits.worst(values)
-        # That one may be longer than a trial: its intervals are narrower by the root of that.
-        share = 1.0 if decides else math.sqrt(min(1.0, self.requests / MOST_REQUESTS))
+        # That one is longer, and narrower by more than the root of that: a trial errs to more load.
+        share = 1.0 if decides else math.sqrt(REQUESTS / MOST_REQUESTS)
         ends = {
             n: values[n] * (factor * latency.intervals[n][1] / values[n]) ** share
             if n in latency.intervals else math.nan if decides else values[n]
@@ -282,7 +298,7 @@ class LoadSearch:
         if not run.stable:
             pressure = math.inf
             miss = LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
-        iops = window.iops().value * math.exp(budget.shift("iops"))
+        iops = window.iops().value * math.exp(shift("iops"))
         p99 = None if math.isnan(values["p99"]) else values["p99"]
         return Trial(applied, iops, values["mean"], p99, cpu, pressure, miss, decides)
 
@@ -328,12 +344,15 @@ class LoadSearch:
     def _decision(self, loaded: ResolvedScenario, applied: Applied) -> tuple[Trial, RunAnswer]:
         """A run so long that it shows whether the limits hold; it takes the short one's place."""
         requests = max(SURE_REQUESTS, 2 * ROUNDS * applied.in_flight)
-        while True:
+        run = self._long.pop(applied, None)
+        if run is None or run.measured.window.requests < requests:
             run = self._run(loaded, requests)
+        while True:
             trial = self._trial(applied, run, decides=True)
             requests *= LONGER
             if trial.miss is None or trial.miss.sure or requests > MOST_REQUESTS:
                 break
+            run = self._run(loaded, requests)
         for short in [t for t in self.trials if t.applied == applied]:
             self.too_short |= abs(trial.iops / short.iops - 1) > SHORT
             self.trials.remove(short)

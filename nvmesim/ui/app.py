@@ -39,6 +39,8 @@ from nvmesim.ui.guard import Guard
 from nvmesim.ui.jobs import Jobs, PageJob
 from nvmesim.version import __version__
 
+WARMING: Final = "nvmesim-ui-warming"
+"""Name of the thread that loads the engine."""
 NEWS_TRIES, NEWS_S = 10, 0.03
 """How long an answer waits for news of a job, so that the page need not ask again at once."""
 ACTIONS: Final = (
@@ -76,7 +78,8 @@ def create_app(token: str, port: int, opened: Sequence[str] = ()) -> Starlette:
 
     @asynccontextmanager
     async def living(_: Starlette) -> AsyncIterator[None]:
-        warming = threading.Thread(target=api.warm)  # while the browser opens the page
+        # while the browser opens the page
+        warming = threading.Thread(target=api.warm, name=WARMING)
         warming.start()
         yield
         await run_in_threadpool(api.close)

@@ -194,6 +194,7 @@ class Jobs:
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
         self._closed = False
+        self._warming: PageJob | None = None
 
     def start(
         self, what: str, asked: Mapping[str, Any], done: Callable[[PageJob], None] | None = None
@@ -213,9 +214,10 @@ class Jobs:
         """Have processes at hand that have loaded the engine."""
         workers = []
         for _ in range(IDLE):
-            if not self._closed:
+            self._warming = PageJob("warm", {}, self._folder)
+            if not self._closed:  # `close` sees the job, or is seen here
                 workers.append(self._take())
-                workers[-1].do(PageJob("warm", {}, self._folder))
+                workers[-1].do(self._warming)
         for worker in workers:
             self._give(worker)
 
@@ -231,6 +233,8 @@ class Jobs:
     def close(self) -> None:
         """Stop everything, and end the processes."""
         self._closed = True
+        if self._warming is not None:
+            self._warming.cancel()
         self.cancel_all()
         self._pool.shutdown(wait=True, cancel_futures=True)
         for worker in self._idle:

@@ -13,6 +13,8 @@ import uvicorn
 from nvmesim.errors import InputError
 
 HOST = "127.0.0.1"
+LAST_S = 5
+"""Seconds that an answer under way has after Ctrl-C, a PDF that is printed for one."""
 
 
 def listening(port: int | None) -> socket.socket:
@@ -47,6 +49,7 @@ def serve(
     config = uvicorn.Config(
         create_app(token, number, opened), log_level="warning", access_log=False,
         server_header=False, date_header=False, ws="none", proxy_headers=False,
+        timeout_graceful_shutdown=LAST_S,
     )  # fmt: skip
     with ear:
         uvicorn.Server(config).run(sockets=[ear])

@@ -335,14 +335,16 @@ def serve() -> None:
     cancelled: set[str] = set()
 
     def listen() -> None:
-        with open(0, encoding="utf-8", closefd=False) as asked:
-            for line in asked:
-                message = json.loads(line)
-                if message["do"] == "cancel":
-                    cancelled.add(message["job"])
-                else:
-                    waiting.put(message)
-        os._exit(0)  # the app is gone; compiled code would not hear of it
+        try:
+            with open(0, encoding="utf-8", closefd=False) as asked:
+                for line in asked:
+                    message = json.loads(line)
+                    if message["do"] == "cancel":
+                        cancelled.add(message["job"])
+                    else:
+                        waiting.put(message)
+        finally:  # an app that was killed may leave half a line
+            os._exit(0)  # the app is gone; compiled code would not hear of it
 
     threading.Thread(target=listen, daemon=True).start()
     while True:

@@ -33,19 +33,27 @@ ACROSS = {
     ],
 }
 FASTER = {"extends": "intel-p4610-1.6tb", "commands": "900k/s"}
+MORE_CORES = {"server.sockets.0.cpu.cores": 5}
+MIXED = put({**RAID5, "volume": [{**RAID5["volume"][0], "group_thread_cnt": 8}]},
+            {"workload.0.read": 0.7})  # fmt: skip
+DEEP = {**BASE, "volume": [{"raid": "raid0", "chunk": "512 KiB"}]}
+DEEP = put(DEEP, {"workload.0.outstanding": 32, "server.sockets.0.cpu.cores": 16})
 RATES = {
-    "three links of UPI": (ACROSS, {"server.interconnect.links": 3}),
-    "more cores, JBOD": (BASE, {"server.sockets.0.cpu.cores": 5}),
-    "more cores, RAID5": (put(RAID5, {"workload.0.read": 0.7}), {"server.sockets.0.cpu.cores": 6}),
-    "faster controllers": (put(RAID5, {"workload.0.read": 0.7}), {"drives.*.profile": FASTER}),
-}
+    "a faster clock, JBOD": (BASE, {"server.sockets.0.cpu.ghz": 3.3}, 10),
+    "faster controllers, RAID0": (DEEP, {"drives.*.profile": FASTER}, 10),
+    "faster controllers, RAID5": (MIXED, {"drives.*.profile": FASTER}, 10),
+    "three links of UPI": (
+        put(ACROSS, {"workload.0.block_size": "64 KiB"}), {"server.interconnect.links": 3}, 10,
+    ),
+    # more than a rate: threads have other cores to themselves
+    "more cores, JBOD": (BASE, MORE_CORES, 5),
+    "more cores, RAID5": (MIXED, {"server.sockets.0.cpu.cores": 6}, 5),
+}  # fmt: skip
+"""Name -> a design, its change, and how many times the requests two runs apart would need."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RATES)
-def test_designs_that_differ_in_a_rate_need_a_tenth_of_the_requests(name):
-    """Seen over seeds, not by the intervals' own word: variances of what the runs give."""
-    tables, change = RATES[name]
+def over_seeds(tables, change):
+    """Comparisons, the variance of two runs apart, and of the gain between paired ones."""
     a, b = scenario_from_dict(tables), scenario_from_dict(put(tables, change))
     found = [
         compare(a, b, seed=seed, requests=60_000, certainty=False) for seed in range(1, SEEDS + 1)
@@ -54,13 +62,32 @@ def test_designs_that_differ_in_a_rate_need_a_tenth_of_the_requests(name):
         np.log([getattr(c, which).value for c in found]).var(ddof=1)
         for which in ("iops_a", "iops_b")
     )
-    paired = np.log1p([c.gain.value for c in found]).var(ddof=1)
-    assert apart / paired > 10
+    return found, apart, np.log1p([c.gain.value for c in found]).var(ddof=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RATES)
+def test_designs_that_differ_in_a_rate_need_a_tenth_of_the_requests(name):
+    """Seen over seeds, not by the intervals' own word: variances of what the runs give."""
+    tables, change, least = RATES[name]
+    found, apart, paired = over_seeds(tables, change)
+    middle = float(np.mean([c.gain.value for c in found]))
+    assert middle > 0.003, "a change that does nothing shares everything"
+    assert apart / paired > least
     # what each comparison says of itself is no more than was seen (within what 30 seeds tell)
     assert np.median([c.saved for c in found]) < 2 * apart / paired
-    middle = float(np.mean([c.gain.value for c in found]))
     inside = [c.gain.low <= middle <= c.gain.high for c in found]
     assert np.mean(inside) > 0.85
+
+
+@pytest.mark.slow
+def test_where_one_design_knows_no_chance_there_is_none_to_share():
+    """Two links of UPI are full of requests of one size: no run differs from another."""
+    found, apart, paired = over_seeds(ACROSS, {"server.interconnect.links": 3})
+    assert np.std([c.iops_a.value for c in found]) < 1e-4 * found[0].iops_a.value
+    assert apart / paired < 2
+    assert np.median([c.saved for c in found]) < 2
+    assert np.sqrt(paired) < 0.002
 
 
 def test_a_change_of_shape_says_its_ratio():

@@ -114,12 +114,14 @@ def test_the_next_measurement_is_named_as_fio_names_it():
 
 
 @pytest.mark.parametrize(
-    ("healthy", "told", "explained"),
-    [(0.8, "Nothing is wrong", False), (0.3, "nothing may be wrong", True),
-     (0.0, "something is different", True)],
+    ("measured", "healthy", "told", "explained"),
+    [(1.6e5, 0.8, "Nothing is wrong", False), (1e5, 0.8, "no usual mistake explains it", True),
+     (1e5, 0.3, "nothing may be wrong", True), (1e5, 0.0, "something is different", True)],
 )  # fmt: skip
-def test_what_to_measure_next_comes_before_what_it_decides_between(healthy, told, explained):
-    row = ComparedRow("a", 1e5, Interval(2e5, 1.5e5, 3e5), None, None)
+def test_what_to_measure_next_comes_before_what_it_decides_between(
+    measured, healthy, told, explained
+):
+    row = ComparedRow("a", measured, Interval(2e5, 1.5e5, 3e5), None, None)
     one = Explanation("link", "a narrow link", 0.25, {}, Interval(1e5, 1e5, 1e5), check="lspci")
     load = {"block_size": "4 KiB", "read": 1.0, "threads_total": 4, "outstanding": 64}
     decides = NextMeasurement(load, 1, ("a", "b"), (1e5, 2e5))

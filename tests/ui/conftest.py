@@ -7,8 +7,8 @@ import httpx
 import pytest
 import uvicorn
 
-from nvmesim.ui.app import create_app
-from nvmesim.ui.serve import HOST, listening
+from nvmesim.ui.app import WARMING, create_app
+from nvmesim.ui.serve import HOST, LAST_S, listening
 
 TOKEN = "a-secret-of-this-run"
 SMALL = """
@@ -66,14 +66,29 @@ def app_page():
     with listening(None) as ear:
         port = ear.getsockname()[1]
         app = create_app(TOKEN, port)
-        config = uvicorn.Config(app, log_level="error", ws="none")
+        config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=LAST_S)
         server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [ear]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [ear]}, daemon=True)
         thread.start()
+        warmed(server)
         with httpx.Client(base_url=f"http://{HOST}:{port}", timeout=120) as client:
             yield Page(client, port, app.state.api)
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
+        assert not thread.is_alive(), "the app does not end"
+
+
+def warmed(server):
+    """Wait for the processes at hand: they would take what the first test sets in its environment.
+
+    One that may hold next to nothing would fail every test that is given it, much later.
+    """
+    end = time.monotonic() + 60
+    while not server.started and time.monotonic() < end:
+        time.sleep(0.01)
+    for thread in threading.enumerate():
+        if thread.name == WARMING:
+            thread.join(300)
 
 
 @pytest.fixture

@@ -35,9 +35,18 @@ def found(tab):
 
 
 def answered(tab, button, place="answer"):
+    """Press and wait for what comes; the work may end before anybody sees that it began."""
+    tab.locator(f"#{place}").evaluate("(place) => place.classList.add('old')")
     tab.get_by_role("button", name=button, exact=True).click()
-    tab.locator(f"#{place}-cancel").wait_for()
+    arrived(tab, f"#{place}:not(.old)", place)
     tab.locator(f"#{place}-cancel").wait_for(state="hidden")
+
+
+def arrived(tab, css, place="answer"):
+    """Wait until *css* is there; what failed is said at once, and not waited for."""
+    problem = tab.locator(f"#{place}-error")
+    tab.locator(css).or_(problem).filter(visible=True).first.wait_for()
+    assert not problem.is_visible(), problem.inner_text()
 
 
 def drawn(tab):

@@ -8,6 +8,7 @@ import pytest
 
 from nvmesim.ui.answer import designs_in
 from tests.ui.conftest import SMALL
+from tests.ui.test_accessible import arrived
 
 pytestmark = pytest.mark.browser
 LONG_MS = 120_000
@@ -37,7 +38,7 @@ def tab(chromium, page):
 
 
 def settled(tab):
-    tab.locator("#answer:not(.old) .slow:not(.old)").wait_for()
+    arrived(tab, "#answer:not(.old) .slow:not(.old)")
     return tab.locator("#answer .cards").inner_text()
 
 
@@ -45,13 +46,8 @@ def load(tab, text, name="design.toml"):
     tab.locator("#load").set_input_files(
         {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
     )
-    tab.locator("#toml").evaluate(
-        """(place, text) => new Promise((ready) => {
-          const look = () => (place.value === text ? ready() : setTimeout(look, 50));
-          look();
-        })""",
-        text,
-    )
+    # no promise of the page: those are waited for without an end
+    tab.wait_for_function("(text) => document.getElementById('toml').value === text", arg=text)
 
 
 def test_a_design_session(tab):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from nvmesim.ui import jobs
 from nvmesim.ui.jobs import Jobs, Scratch
 from nvmesim.ui.trust import tables_of_text
+from tests.children import child
 from tests.faults.conftest import CODE
 from tests.ui.conftest import SMALL
 
@@ -73,6 +75,35 @@ def test_a_process_that_has_grown_is_not_used_again(tmp_path, monkeypatch):
         assert pool._idle == []
     finally:
         pool.close()
+
+
+def test_an_app_that_still_warms_ends_at_once(tmp_path):
+    """Its process is stopped where it stands: nobody waits for what it loads."""
+    pool = Jobs(tmp_path)
+    warming = threading.Thread(target=pool.warm, daemon=True)
+    warming.start()
+    end = time.monotonic() + 60
+    while (pool._warming is None or pool._warming.worker is None) and time.monotonic() < end:
+        time.sleep(0.001)
+    os.kill(pool._warming.worker._process.pid, signal.SIGSTOP)
+    pool.close()
+    warming.join(60)
+    assert not warming.is_alive()
+    assert pool._idle == []
+
+
+def test_a_process_whose_app_was_killed_in_the_middle_of_a_line_ends():
+    command = [sys.executable, "-P", "-m", "nvmesim.ui.work"]
+    with child(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as work:
+        work.stdin.write(b'{"do": "refi')
+        work.stdin.close()
+        assert work.wait(120) == 0
 
 
 @pytest.mark.skipif(jobs.locks is None, reason="a killed process leaves no lock on POSIX alone")

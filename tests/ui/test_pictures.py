@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.ui.conftest import SMALL
-from tests.ui.test_accessible import LSCPU, answered, drawn
+from tests.ui.test_accessible import LSCPU, answered, arrived, drawn
 
 pytestmark = pytest.mark.browser
-LONG_MS = 600_000
+LONG_MS = 240_000
 APPROVED = Path(__file__).parent / "pictures"
 APPROVING = bool(os.environ.get("APPROVE_PICTURES"))
 DIFFERS = 8
@@ -80,7 +80,7 @@ def design(tab):
     load(tab, SMALL)
     expect = pytest.importorskip("playwright.sync_api").expect
     expect(tab.locator("#toml")).to_have_value(re.compile("one drive"))
-    tab.locator("#answer:not(.old) .slow:not(.old)").wait_for()
+    arrived(tab, "#answer:not(.old) .slow:not(.old)")
     tab.locator("#report:enabled").wait_for()
     drawn(tab)
 

@@ -12,19 +12,18 @@ import pytest
 from nvmesim.cli.main import run_command
 from nvmesim.ui.answer import designs_in, with_designs
 from nvmesim.ui.app import create_app
+from tests.children import child
 from tests.ui.conftest import SMALL
 
 
 def test_the_first_line_is_an_address_that_answers():
     command = [sys.executable, "-m", "nvmesim", "ui", "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as app:
-        try:
-            address = app.stdout.readline().strip()
-            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
-            assert "Design a server" in httpx.get(address, timeout=60).text
-        finally:
-            app.send_signal(signal.SIGINT)
-            assert app.wait(60) in (0, 130)
+    with child(command, stdout=subprocess.PIPE, text=True) as app:
+        address = app.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
+        assert "Design a server" in httpx.get(address, timeout=60).text
+        app.send_signal(signal.SIGINT)
+        assert app.wait(60) in (0, 130)
 
 
 def test_a_port_in_use_is_one_line(capfd):

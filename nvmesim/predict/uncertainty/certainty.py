@@ -73,11 +73,11 @@ def model_uncertainty(
     name = model_class(scenario, verdict)
     stands = standing(scenario, name, verdict, traffic)
     errors = {f: model_error(stands, f, without=without) for f in FIGURES}
-    misfits = {f: _misfit(scenario, f, drive_share) for f in FIGURES}
+    misfits = {f: misfit_of(scenario, f, drive_share) for f in FIGURES}
     return ModelUncertainty(stands, errors, misfits)
 
 
-def _misfit(scenario: ResolvedScenario, figure: str, share: float) -> Misfit:
+def misfit_of(scenario: ResolvedScenario, figure: str, share: float) -> Misfit:
     """Of *figure*; a latency that the profile keeps no residuals of moves against its IOPS."""
     found = misfit(scenario, figure, share)
     if figure == "iops" or found.deviation or found.shift:

@@ -124,14 +124,31 @@ def model_error(
     )
     more = _shipped()["more"][group]["times"] if is_shipped else beyond_rates(group, without, rows)
     scale = max(LEAST, more * float(scales(z, h)[0]))
+    like = (standing.model_class, standing.kind, group)
+    sizes = _shipped_sizes(like, without) if table is None else _sizes(rows, like, without)
+    least, most = min(sizes.values(), default=0.0), max(sizes.values(), default=0.0)
+    return ModelError(within * scale, tuple(sorted(sizes)), (math.expm1(least), math.expm1(most)))
+
+
+Alike = tuple[str, str, Group]
+"""Class, kind and group of figures of a row."""
+
+
+def _sizes(rows: Sequence[Miss], like: Alike, without: str) -> dict[str, float]:
+    """Source -> root mean square of its errors in *rows* of this sort."""
     mine: dict[str, list[float]] = {}
     for row in rows:
-        like = (row.standing.model_class, row.standing.kind, GROUPS[row.metric])
-        if row.source != without and like == (standing.model_class, standing.kind, group):
+        found = (row.standing.model_class, row.standing.kind, GROUPS[row.metric])
+        if row.source != without and found == like:
             mine.setdefault(row.source, []).append(row.log_error)
-    sizes = [math.sqrt(sum(e * e for e in each) / len(each)) for each in mine.values()] or [0.0]
-    off = math.expm1(min(sizes)), math.expm1(max(sizes))
-    return ModelError(within * scale, tuple(sorted(mine)), off)
+    return {
+        source: math.sqrt(sum(e * e for e in each) / len(each)) for source, each in mine.items()
+    }
+
+
+@functools.lru_cache(maxsize=128)
+def _shipped_sizes(like: Alike, without: str) -> dict[str, float]:
+    return _sizes(shipped(), like, without)
 
 
 def scales(covariates: Floats, coefficients: Floats) -> Floats:

@@ -184,10 +184,14 @@ def comparison_blocks(found: Comparison) -> list[b.Block]:
         ("IOPS", words.kiops(before.value), words.kiops(after.value), words.gain(gain.value),
          words.gain_span(gain.low, gain.high)),
     ]  # fmt: skip
-    for name, change in (("mean latency", found.mean_s), ("p99", found.p99_s)):
+    for name, change, level in (
+        ("mean latency", found.mean_s, found.mean_a_s), ("p99", found.p99_s, found.p99_a_s),
+    ):  # fmt: skip
         if change is not None:
             middle, low, high = (1e6 * v for v in (change.value, change.low, change.high))
-            rows.append((name, "", "", f"{middle:+.4g} us", f"{low:+.4g} to {high:+.4g} us"))
+            was = "" if level is None else f"{1e6 * level:,.0f} us"
+            now = "" if level is None else f"{1e6 * (level + change.value):,.0f} us"
+            rows.append((name, was, now, f"{middle:+,.0f} us", f"{low:+,.0f} to {high:+,.0f} us"))
     sure = "" if found.p_better is None else (
         f"; {found.b} is faster with a probability of {words.chance(found.p_better)}"
     )  # fmt: skip

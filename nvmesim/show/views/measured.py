@@ -121,12 +121,14 @@ def diagnosis_page(found: Diagnosis) -> str:
 def diagnosis_blocks(found: Diagnosis) -> list[Block]:
     """Rows beside their predictions, explanations, what to measure next."""
     shown: list[Block] = [Line(_headline(found), "head"), _compared(found)]
-    if found.healthy < SURE:
+    if not _is_calm(found):
         shown.append(Line(_next(found), "head"))
         for one in found.explanations:
             if one.probability >= LIKELY:
                 shown += _explained(one, found)
-        shown.append(Line(f"{_chance(found.healthy)}  nothing is wrong"))
+        shown.append(
+            Line(f"{_chance(found.healthy)}  nothing is wrong: it is as its scenario says")
+        )
     left_out = tuple(f"left out: {reason}" for reason in found.left_out)
     return [*shown, Warnings(left_out)] if left_out else shown
 
@@ -157,16 +159,27 @@ def _explained(one: Explanation, found: Diagnosis) -> Iterator[Block]:
         yield Facts(tuple((name, text) for name, text in pairs if text))
 
 
+def _is_calm(found: Diagnosis) -> bool:
+    """True if the scenario as it is explains the rows, and most of them lie inside."""
+    inside = sum(row.is_inside for row in found.rows)
+    return found.healthy >= SURE and 2 * inside >= len(found.rows)
+
+
 def _headline(found: Diagnosis) -> str:
     rows, inside = len(found.rows), sum(row.is_inside for row in found.rows)
-    if found.healthy >= SURE:
+    if _is_calm(found):
         return (
             f"Nothing is wrong, as far as {plural(rows, 'row')} can tell ({found.healthy:.0%}): "
             f"{inside} of {rows} inside its interval."
         )
     worst = max(found.rows, key=lambda row: abs(row.measured / row.predicted.value - 1))
     told = "something is different on this server"
-    if found.is_healthy:
+    if found.healthy >= SURE:
+        told = (
+            f"{rows - inside} of {plural(rows, 'row')} outside, and no usual mistake explains it; "
+            "check first that the scenario is what was measured (drives, RAID, file or device)"
+        )
+    elif found.is_healthy:
         told = f"nothing may be wrong ({found.healthy:.0%}), or one of what follows"
     return (
         f"Measured {format_iops(worst.measured)}, predicted {format_iops(worst.predicted.value)} "

@@ -179,7 +179,9 @@ pages.design = () => {
   async function send(body, isNew = true) {
     // One request at a time; of those that wait only the last one counts.
     if (asking) {
-      waiting = { ...body, set: { ...(waiting && waiting.set), ...body.set } };
+      // Controls that move are one change, on top of a file that waits; another file ends all that.
+      const before = body.toml === undefined ? waiting : null;
+      waiting = { ...before, ...body, set: { ...(before && before.set), ...body.set } };
       if (!Object.keys(waiting.set).length) delete waiting.set;
       return;
     }
@@ -382,12 +384,12 @@ pages.compare = () => {
 
 // Choose --------------------------------------------------------------------------------------------
 pages.choose = () => {
-  const design = async () => kept.design || (await ask("api/design", {})).toml;
+  const design = kept.design || JSON.parse($("start").textContent);
   $("best").addEventListener("submit", async (event) => {
     event.preventDefault();
     const levels = [...document.querySelectorAll("[name=level]:checked")].map((box) => box.value);
     const asked = { levels, p99: $("p99").value.trim(), cpu: $("cpu").value.trim(), iops: $("iops").value.trim() };
-    start("api/best", { ...asked, toml: await design() }, undefined, "best-answer");
+    start("api/best", { ...asked, toml: design }, undefined, "best-answer");
   });
   let last = Promise.resolve();
   let goal = $("goal").value;
@@ -416,7 +418,7 @@ pages.choose = () => {
   }
   async function shape(body) {
     try {
-      const found = await ask("api/goal", { goal, toml: await design(), ...body });
+      const found = await ask("api/goal", { goal, toml: design, ...body });
       goal = found.goal;
       $("goal").value = goal;
       sessionStorage.setItem("goal", goal);
@@ -433,7 +435,7 @@ pages.choose = () => {
   $("choose").addEventListener("submit", async (event) => {
     event.preventDefault();
     await last;
-    start("api/choose", { goal: $("goal").value, toml: await design() });
+    start("api/choose", { goal: $("goal").value, toml: design });
   });
   last = shape({ goal: sessionStorage.getItem("goal") || goal });
 };
@@ -489,7 +491,7 @@ pages.server = () => {
 };
 
 // Check ---------------------------------------------------------------------------------------------
-pages.check = async () => {
+pages.check = () => {
   const files = captures();
   $("check").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -497,7 +499,7 @@ pages.check = async () => {
     const what = $("points").value.trim() ? { points: $("points").value } : { files };
     start("api/check", { ...what, toml: $("toml").value }, (state) => { $("outcome").hidden = state.state !== "done"; });
   });
-  $("toml").value = kept.design || (await ask("api/design", {})).toml;
+  if (kept.design) $("toml").value = kept.design;
 };
 
 pages[document.body.dataset.page]();

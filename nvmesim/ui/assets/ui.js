@@ -59,12 +59,16 @@ function fit(spec, width) {
 
 const vega = new Promise((ready) => {
   if (window.vegaEmbed) ready();
-  else $("vega").addEventListener("load", ready);
+  else ["load", "error"].forEach((event) => $("vega").addEventListener(event, ready));
 });
 
 async function draw(root) {
   const places = [...root.querySelectorAll(".chart")];
   if (places.length) await vega;
+  if (!window.vegaEmbed) {
+    places.forEach((place) => { place.textContent = "The charts' code did not load; open this page again."; });
+    return;
+  }
   places.filter((place) => place.isConnected).forEach((place) => {
     const spec = JSON.parse(root.querySelector(`#${place.dataset.spec}`).textContent);
     fit(spec, Math.max(place.clientWidth, NARROWEST));
