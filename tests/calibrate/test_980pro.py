@@ -103,12 +103,19 @@ def test_the_catalog_has_what_the_script_wrote(catalog, tmp_path):
 
 @pytest.mark.slow
 def test_the_catalog_is_what_the_script_gives(catalog):
+    """Submission and interrupt trade against each other: what they make of the rows is the same.
+
+    Where in that valley an optimum ends depends on the processor (2,162 and 2,348 cycles seen).
+    """
     drive, stack = catalog
     new_stack, new_drive = FIT.fit_both()
-    for name in ("submit", "complete", "wakeup"):
-        assert getattr(new_stack, name).value == pytest.approx(getattr(stack, name).value, rel=0.01)
-    assert new_drive.dies.value == drive.dies.value
-    assert new_drive.read.die.value == pytest.approx(drive.read.die.value, rel=0.01)
+    for name in ("submit", "complete", "interrupt", "wakeup"):
+        new = getattr(new_stack, name)
+        assert new.low <= getattr(stack, name).value <= new.high, name
+    for p in SWEEP:
+        old, new = measure(drive, host(stack), p), measure(new_drive, host(new_stack), p)
+        assert new.iops == pytest.approx(old.iops, rel=0.02), p.label
+        assert new.cpu_s == pytest.approx(old.cpu_s, rel=0.03), p.label
 
 
 @pytest.fixture(scope="module")
