@@ -336,7 +336,7 @@ def test_flags() -> None:
 
 def test_rates() -> None:
     per_op = {"read": 4096.0, "write": 65536.0}
-    assert FioOptions({"rate_iops": "1k,500"}).rate_iops(per_op) == 1524  # type: ignore[arg-type]
+    assert FioOptions({"rate_iops": "1k,500"}).rate_iops(per_op) == 1524
     assert FioOptions({"rate": "8m,"}).rate_iops({"read": 4096.0}) == 2048
     assert FioOptions({"rate": "8m:4m"}).rate_iops({"read": 4096.0}) == 2048
     assert FioOptions({"rate": "0"}).rate_iops({"read": 4096.0}) is None

@@ -31,14 +31,16 @@ from nvmesim.catalog.toml import quantity_table
 
 PRIOR: Final[dict[tuple[Ceiling | None, Limit | None], float]] = {
     ("dies", "drain"): 0.5, ("controller", "controller"): 0.3, ("controller", "drain"): 0.2,
-    ("path", "drain"): 0.2, (None, "drain"): 0.4, (None, "controller"): 0.6,
+    ("path", "drain"): 0.2, (None, "drain"): 0.6, (None, "controller"): 0.4,
     ("dies", "through"): 0.2, ("controller", "through"): 0.2, (None, "through"): 0.2,
     ("dies", None): 0.6, ("controller", None): 0.4, (None, None): 1.0,
 }  # fmt: skip
 """Weights before mixes are looked at. Assumed, by the two drives whose mixes are published beside
 their pure rows: with one shared bound (dies and drain, or the controller for both) mixes were off
-by 6 %, with a bound of each its own by 13 to 45 %. Where no read met a ceiling, only the controller
-is shared: mixes of five drives of `calibration/held-out` do 0.7 to 1.1 times what their time would
+by 6 %, with a bound of each its own by 13 to 45 %."""
+OPEN_READS: Final[dict[Limit | None, float]] = {"drain": 0.4, "controller": 0.6}
+"""The same where no read met a ceiling: then dies are only assumed, and what both share is the
+controller. Mixes of five drives of `calibration/held-out` do 0.7 to 1.1 times what their time would
 let them if reads and writes took it in turn."""
 LEAST: Final = 0.03
 """An explanation of less weight is left out."""
@@ -74,7 +76,16 @@ class Explanation:
         """Weight before mixes are looked at."""
         share = {None: 1.0, True: SUSPENDS, False: 1 - SUSPENDS}[self.suspends]
         odds = self.reads.odds if self.reads is not None else 1.0
-        return PRIOR.get(self.pair, 0.1) * share * odds
+        weight = PRIOR.get(self.pair, 0.1)
+        if self._is_open:
+            weight = OPEN_READS.get(self.limit, weight)
+        return weight * share * odds
+
+    @property
+    def _is_open(self) -> bool:
+        """True if reads were fitted, and none of them reached a ceiling."""
+        reads = self.reads
+        return self.ceiling is None and reads is not None and "commands" in reads.unidentified
 
     @property
     def name(self) -> str:
@@ -86,11 +97,7 @@ class Explanation:
         'the ceiling of reads is of the dies, that of writes of the drain of the buffer'
         """
         said = [f"the ceiling of reads is of {CEILINGS[self.ceiling]}"] if self.ceiling else []
-        if (
-            self.ceiling is None
-            and self.reads is not None
-            and "commands" in self.reads.unidentified
-        ):
+        if self._is_open:
             said = ["no read reached a ceiling: only latency was measured"]
         if self.limit is not None:
             said.append(f"that of writes of {LIMITS[self.limit]}")

@@ -145,7 +145,7 @@ def write_parameters(
 
 
 def told_writes(template: DriveProfile, size: int) -> float | None:
-    """Writes of *size* bytes/s that the bandwidth of large ones is; None if no row tells it."""
+    """Writes/s of *size* bytes that move as much as large ones; None if no row tells that."""
     width = template.write_bandwidth
     return width.value / size if width.basis == "fitted" else None
 
