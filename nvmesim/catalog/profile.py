@@ -6,7 +6,7 @@ Every number is a *quantity*: a text with its unit, and how far to trust it. A p
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,9 @@ from nvmesim.catalog.quantity import Size as Size
 from nvmesim.catalog.quantity import Time as Time
 from nvmesim.catalog.quantity import UnitOf as UnitOf
 from nvmesim.units import PS_PER_S
+
+SMALL: Final = 4096
+"""Bytes of a small read."""
 
 
 class GarbageCollection(Frozen):
@@ -117,6 +120,10 @@ class ReadSide(Frozen):
     forks instead, each unit on its own die."""
     split: Time = Quantity(value=0)
     """Time of one unit in a data engine."""
+    serial: Number | None = None
+    """Of the time between two random reads of 4 KiB at their ceiling, less that of their bytes, the
+    share for which a larger read holds the way of the data, too. 1: commands and bytes take turns;
+    None or 0: they overlap, and the slower of the two is the ceiling at every size."""
     ahead: bool = True
     """A sequential reader finds its data read ahead: no die is waited for, ``read_bandwidth`` and
     the constant part are what it gets. Found: one 980 PRO does 76k sequential reads of 4 KiB a
@@ -329,6 +336,38 @@ class DriveProfile(Frozen):
         if part in ("read", "write"):
             return side == "base" and self.rounds is not None
         return part not in ("dies", "channels", "commands")
+
+    @property
+    def serial_ps(self) -> float:
+        """Time that a random read holds the way of the data beside its bytes, ps."""
+        return self._serial_ps()[0]
+
+    def engine_ps(self, units: int, n_bytes: int) -> float:
+        """Time of each of *units* of a random read of *n_bytes* in its data engine, ps.
+
+        What is between 4 KiB and a unit takes a time between theirs.
+        """
+        command, most, small = self._serial_ps()
+        each = self.read.split.value + command / units
+        if units > 1:
+            return each
+        least = min(most, command + small)
+        return least + (each - least) * (n_bytes - SMALL) / max(1.0, self.read.unit.value - SMALL)
+
+    def _serial_ps(self) -> tuple[float, float, float]:
+        """`serial_ps`, the most that 4 KiB leave for a command, and what their bytes take, ps.
+
+        Of several data engines each holds a command longer for the same ceiling.
+        """
+        count, small = 1.0, SMALL * PS_PER_S / self.read_bandwidth.value
+        if self.read.engines is not None:
+            count, small = (
+                self.read.engines.value,
+                self.read.split.value * SMALL / self.read.unit.value,
+            )
+        most = count * max(PS_PER_S / self.commands.value, self.read.die.value / self.dies.value)
+        share = 0.0 if self.read.serial is None else self.read.serial.value
+        return share * max(0.0, most - small), most, small
 
     @property
     def writes_unmeasured(self) -> bool:

@@ -64,8 +64,9 @@ class DriveModel:
         self._host = host
         self.profile: DriveProfile = drive.profile
         self._units: dict[int, int] = {}
-        self._spread = self._stream = self._tags = self._flushes = self._write_data = -1
+        self._spread = self._tags = self._flushes = self._write_data = -1
         self._engines: tuple[int, int] | None = None
+        self._streams: dict[tuple[int, int], int] = {}
         self._sequential = False
         self._through = False
         self._series: dict[bool, tuple[int, int]] = {}
@@ -278,16 +279,18 @@ class DriveModel:
         n = min(MAX_CHILDREN, math.ceil((n_bytes + more) / unit))
         if self._queue >= 0:  # which reads share with writes that wait for the buffer
             first += [op(Op.ACQUIRE, self._queue, 1), op(Op.RELEASE, self._queue, 1)]
-        if n > 1 and p.read.engines is not None:
-            return [*first, *self._streamed(n, unit)]
-        return [*first, *self._media(n, min(unit, max(4096, n_bytes))), *self._out(n_bytes)]
+        is_one = n == 1 and (n_bytes <= UNIT or p.read.serial is None)
+        if p.read.engines is not None and not is_one:
+            return [*first, *self._streamed(n, n_bytes)]
+        way = self._out(n_bytes, p.serial_ps if n_bytes > UNIT else 0.0)
+        return [*first, *self._media(n, min(unit, max(4096, n_bytes))), *way]
 
-    def _out(self, n_bytes: int) -> list[Row]:
-        """Read data through the controller and the port."""
+    def _out(self, n_bytes: int, command_ps: float = 0.0) -> list[Row]:
+        """Read data through the controller, which a command holds besides, and the port."""
         up = command_time_ps(self._drive.link, "read", n_bytes, "up")
         if not self._drive.link.full_duplex:
             up += command_time_ps(self._drive.link, "read", n_bytes, "down")
-        data = round(n_bytes * PS_PER_S / self.profile.read_bandwidth.value)
+        data = round(command_ps + n_bytes * PS_PER_S / self.profile.read_bandwidth.value)
         return self._streaming([const(self._read_data, data), const(self._up, up)], n_bytes)
 
     def _streaming(self, way: list[Row], n_bytes: int) -> list[Row]:
@@ -313,7 +316,7 @@ class DriveModel:
             self._units[each] = self._b.program([*unit, op(Op.END)])
         return [op(Op.SPLIT, n, self._units[each], d=lanes, slot=SLOT_DIE)]
 
-    def _streamed(self, n: int, unit: int) -> list[Row]:
+    def _streamed(self, n: int, n_bytes: int) -> list[Row]:
         """One die, then the units one by one through the command's data engine and out.
 
         Found on the Samsung 980 PRO at 64 KiB: at depth 1 the latency is 153 us with a p99 of 167,
@@ -321,12 +324,13 @@ class DriveModel:
         and 27.3 kIOPS, which one serial controller would hold to 370 us and 32 kIOPS.
         """
         first, count = self._data_engines()
-        if self._stream < 0:
-            split = max(1, round(self.profile.read.split.value))
-            lane = op(Op.VISIT_LANE, first, -1, split, count)
-            self._stream = self._b.program([lane, *self._out(unit), op(Op.END)])
+        if (n, n_bytes) not in self._streams:
+            each = max(1, round(self.profile.engine_ps(n, n_bytes)))
+            lane = op(Op.VISIT_LANE, first, -1, each, count)
+            out = self._out(min(round(self.profile.read.unit.value), n_bytes))
+            self._streams[n, n_bytes] = self._b.program([lane, *out, op(Op.END)])
         die = op(Op.VISIT_BANK, self._dies, self._read_dist, 0, self._n_dies, slot=SLOT_DIE)
-        return [*self._found(), die, op(Op.SPLIT, n, self._stream)]
+        return [*self._found(), die, op(Op.SPLIT, n, self._streams[n, n_bytes])]
 
     def _found(self) -> list[Row]:
         """The program that a read may find, where collection keeps those apart from the dies."""
@@ -353,8 +357,9 @@ class DriveModel:
             return []
         first, count = self._data_engines()
         if self._spread < 0:
-            split = max(1, round(self.profile.read.split.value))
-            visit = op(Op.VISIT_BANK, first, -1, split, count)
+            visit = op(
+                Op.VISIT_BANK, first, -1, max(1, round(self.profile.read.split.value)), count
+            )
             self._spread = self._b.program([visit, op(Op.END)])
         return [op(Op.SPLIT, n, self._spread)]
 
@@ -478,10 +483,9 @@ class DriveModel:
         """
         p = self.profile.write
         n = min(MAX_CHILDREN, self._programs(n_bytes))
-        if self._flushes >= 0:
-            served = self._on_dies(n, []) if n and p.flush_serial is None else []
-            return [*served, *self._written_out()]
         served = self._on_dies(n, []) if n else []
+        if self._flushes >= 0:
+            return [*(served if p.flush_serial is None else []), *self._written_out()]
         if p.volatile and p.flush is not None:
             return [*served, const(self._ack, max(1, round(p.flush.value) - self._host.write_ps))]
         return [*served, op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]

@@ -26,7 +26,7 @@ from nvmesim.calibrate.drive.gate import (
     residual,
     undetermined,
 )
-from nvmesim.calibrate.drive.large_reads import fit_large_reads
+from nvmesim.calibrate.drive.large_reads import fit_large_reads, with_serial
 from nvmesim.calibrate.drive.laws import SHALLOW
 from nvmesim.calibrate.drive.read_side import (
     ENOUGH,
@@ -395,6 +395,8 @@ class _Fitting:
         if found is None:
             return Explanation(None, None, self._in_rounds(template, small), 0.0, {})
         profile = with_read_sources(template, found, small)
+        if small[0].block_size == UNIT:
+            profile = with_serial(profile, self.host)
         if large:
             profile, free = fit_large_reads(profile, self.host, large, self.tell)
             self.free += free

@@ -46,7 +46,7 @@ from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide
 
 US, UNIT = 1e6, 4096
-CHANNEL_PS = 3 * US
+CHANNEL_PS = 5 * US
 """Channel time of 4 KiB at most. Assumed: 1.2 GB/s and overhead; with few dies it hardly shows."""
 PAGE = 16 << 10
 """Bytes that a die reads at once. Source: the page of 3D TLC NAND is 16 KiB (data sheets of Micron
@@ -54,7 +54,7 @@ B27A and Samsung V6); the latency of a lone read grows by 13 us from 4 to 16 KiB
 takes, and by 28 to 64 KiB (`calibration/held-out`, R22)."""
 CHANNEL_SHARE = 0.1
 """Of a lone read's latency, what the channel takes at most. Assumed."""
-CHANNELS = 8
+CHANNELS = 24
 PATH_SHARE = 0.3
 """Of a lone read's latency, what a channel takes at most where it is the ceiling. Assumed."""
 ENOUGH = 3

@@ -31,6 +31,8 @@ MOST_ASKED: Final = 5
 """Rows of one case that one split predicts at most, spread evenly: a case is one vote anyway."""
 KS: Final = (2, 3)
 """Rows of each direction that a fit of a single drive sees."""
+MANY_ROWS: Final = 8
+"""Rows of a drive from which on every other one is fitted, mixes too, and the rest predicted."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +200,11 @@ def _of_drive(usable: Sequence[HeldRow]) -> Iterator[Split]:
             yield _split(f"{k} rows", groups, mixes, lambda rows, k=k: spread(rows, k))
     if largest > KS[0]:
         yield _split("2 small rows", groups, mixes, lambda rows: rows[:2])
+    if sum(map(len, groups.values())) + len(mixes) >= MANY_ROWS:
+        yield _split("half the rows", groups | {"mix": mixes}, [], every_other)
 
 
-def _split(name: str, groups: Mapping[str, list[HeldRow]], mixes: Sequence[HeldRow],
+def _split(name: str, groups: Mapping[str, Sequence[HeldRow]], mixes: Sequence[HeldRow],
            choose: Any) -> Split:  # fmt: skip
     fitted = [row for rows in groups.values() for row in choose(rows)]
     seen = {row.key() for row in fitted}
@@ -224,6 +228,11 @@ def spread(rows: Sequence[HeldRow], k: int) -> list[HeldRow]:
         rest = [row for row in rows if row not in chosen]
         chosen.append(max(rest, key=lambda r: min(distance(r, c) for c in chosen)))
     return chosen
+
+
+def every_other(rows: Sequence[HeldRow]) -> list[HeldRow]:
+    """Return every other one of *rows*, by load, size and depth."""
+    return sorted(rows, key=lambda r: (r.op, r.size, r.in_flight or 0, r.line))[::2]
 
 
 def _thinned(rows: Sequence[HeldRow], most: int = MOST_ASKED) -> tuple[HeldRow, ...]:
