@@ -79,6 +79,11 @@ def free_host(link: str = "pcie4 x4") -> BenchHost:
     return BenchHost(stack, 1000.0, parse_link(link))
 
 
+def usual_host(link: Link) -> BenchHost:
+    """Return what measures most often, where nobody says what did: it may be any."""
+    return BenchHost(cast(StackProfile, load.load("stack", USUAL)), GHZ, link, clock_sd=USUAL_SD)
+
+
 def measure(
     profile: DriveProfile, host: BenchHost, point: Point, *, requests: int = 40_000, seed: int = 1
 ) -> BenchAnswer:
@@ -296,6 +301,10 @@ GHZ_ENDS: Final = (GHZ * math.exp(-1.96 * GHZ_SD), GHZ * math.exp(1.96 * GHZ_SD)
 """95 % of such clocks."""
 GHZ_RANGE: Final = (0.5, 8.0)
 MOST_SOCKETS: Final = 8
+USUAL: Final = "linux-libaio"
+USUAL_SD: Final = 0.4
+"""`BenchHost.clock_sd` of a host of which nothing is stated. Assumed: the catalog's stacks that
+sleep differ by a factor of two."""
 
 
 @dataclass(frozen=True)

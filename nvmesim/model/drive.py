@@ -35,12 +35,11 @@ from nvmesim.units import PS_PER_S
 SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM = 0, 1, 2, 3
 SECTOR = 512
 UNIT = 4096
-FLASH_PS = 40e6
+FLASH_PS = 20e6
 """Latency of a lone read from which on the media reads and writes by turns: a mix moves what the
-harmonic mean of both bandwidths says. Phase change (7 to 10 us) does both at once: a P5800X does
-more of a 70/30 mix than of reads. Sources: 50/50 of 1 MiB, 1.79 GB/s where reads alone do 1.72 and
-writes 1.35 (github chris-sanders/ceph-fio-results); 70/30 of 1 MiB, 3.5 GiB/s where reads alone do
-9.8 and writes 1.8 (AIHomeLab, a Samsung 9100 PRO)."""
+harmonic mean of both bandwidths says. Phase change (7 to 10 us) does both at once. Sources: 50/50
+of 1 MiB, 1.79 GB/s where reads alone do 1.72 and writes 1.35 (chris-sanders/ceph-fio-results);
+70/30 of 1 MiB, 3.5 GiB/s where reads do 9.8 and writes 1.8 (AIHomeLab, a Samsung 9100 PRO)."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +268,7 @@ class DriveModel:
     def _read(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
         is_ahead = self._sequential and p.read.ahead
-        base = p.read.stream_ps if is_ahead else p.read.base.value
+        base = p.read.stream_ps(n_bytes) if is_ahead else p.read.base.value
         waits = max(0, round(base) - self._host.read_ps) + self._drive.delay_ps
         first = [self._command_row(False, waits)]
         if p.read.unmapped or is_ahead:
@@ -355,11 +354,9 @@ class DriveModel:
         n = min(MAX_CHILDREN, math.ceil(n_bytes / self.profile.read.unit.value))
         if n < 2 or self.profile.read.engines is None:
             return []
-        first, count = self._data_engines()
         if self._spread < 0:
-            visit = op(
-                Op.VISIT_BANK, first, -1, max(1, round(self.profile.read.split.value)), count
-            )
+            (first, count), split = self._data_engines(), round(self.profile.read.split.value)
+            visit = op(Op.VISIT_BANK, first, -1, max(1, split), count)
             self._spread = self._b.program([visit, op(Op.END)])
         return [op(Op.SPLIT, n, self._spread)]
 
@@ -481,14 +478,15 @@ class DriveModel:
 
         What acknowledges a write that is on the media is a volatile drive's flush, if stated.
         """
-        p = self.profile.write
-        n = min(MAX_CHILDREN, self._programs(n_bytes))
-        served = self._on_dies(n, []) if n else []
+        p, n = self.profile.write, min(MAX_CHILDREN, self._programs(n_bytes))
+        waits = n > 0 and (self._flushes < 0 or p.flush_serial is None)
+        served = self._on_dies(n, []) if waits else []
+        ends = [op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]
         if self._flushes >= 0:
-            return [*(served if p.flush_serial is None else []), *self._written_out()]
-        if p.volatile and p.flush is not None:
-            return [*served, const(self._ack, max(1, round(p.flush.value) - self._host.write_ps))]
-        return [*served, op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)]
+            ends = self._written_out()
+        elif p.volatile and p.flush is not None:
+            ends = [const(self._ack, max(1, round(p.flush.value) - self._host.write_ps))]
+        return [*served, *ends]
 
 
 def _pausing(rounds: Rounds, mean_ps: float, cv: float, stalls: Stalls | None = None) -> Ints:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host
+from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host, usual_host
 from nvmesim.calibrate.drive import explanations, which_rows
 from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
@@ -216,12 +216,12 @@ class _Fitting:
         self.notes += caveats(rows, judged, self.included)
         self.notes += undetermined(best.profile, rows, self.unidentified, self.free, others)
         profile = self._recorded(best, others, judged)
-        if not self.included:
-            profile, said = explanations.with_threads_full(profile, self.host, judged)
-            self.notes += said
+        host = usual_host(self.host.link) if self.included else self.host
+        profile, said = explanations.with_threads_full(profile, host, judged)
+        self.notes += said
         return DriveFit(
             profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
-            misses=tuple(misses(judged, self.included)),
+            misses=tuple(misses(judged, self.included, self.host.clock_sd)),
         )  # fmt: skip
 
     def _recorded(

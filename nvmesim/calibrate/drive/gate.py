@@ -36,12 +36,13 @@ IN_THE_WAY: Final = {
 }  # fmt: skip
 
 
-def misses(judged: Sequence[Judged], is_included: bool) -> list[str]:
+def misses(judged: Sequence[Judged], is_included: bool, clock_sd: float = 0.0) -> list[str]:
     """One line for each fitted row that the drive misses: by how much, by which number, what helps.
 
     *is_included*: the host is in the profile, so that a row of a full thread is none of the drive.
-    Rows with flushes beside rows without are none either: journals and merging are the host's. Nor
-    are rows beside another load: what reads and writes do to each other is no number of one row.
+    Of a host it is known as well as *clock_sd* what a thread does. Rows with flushes beside rows
+    without are none either: journals and merging are the host's. Nor are rows beside another load:
+    what reads and writes do to each other is no number of one row.
     """
     found = []
     is_plain = any(not j.point.sync for j in judged if j.point.read_fraction == 0)
@@ -51,7 +52,8 @@ def misses(judged: Sequence[Judged], is_included: bool) -> list[str]:
             continue
         if p.beside is not None:
             continue
-        if abs(log(1 + off)) <= max(log(1 + GROSS), NOISES * p.noise):
+        noise = max(p.noise, clock_sd if p.is_cpu_bound else 0.0)
+        if abs(log(1 + off)) <= max(log(1 + GROSS), NOISES * noise):
             continue
         found.append(f"{p.where}: the fitted drive does {j.answer.iops:,.0f} IOPS ({off:+.0%})"
                      f"{_limiting_parameter(j)}")  # fmt: skip

@@ -29,7 +29,7 @@ from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link, command_ceiling
-from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.catalog.profile import AHEAD, DriveProfile, Quantity
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
 STREAM_ROUNDS: Final = 4
@@ -46,6 +46,10 @@ FEW_REQUESTS: Final = 16
 """Requests in flight of a drive up to which such a row tells a time, and not commands/s."""
 LEAST_WAIT_PS: Final = 0.1e6
 """Least time before the data of a sequential request. Assumed."""
+LARGE_WAIT: Final = (1.8, 0.5, 4.0)
+"""What comes before the data of a lone sequential read of more than `AHEAD` bytes, in random reads
+of 4 KiB: middle, standard deviation of the logarithm, and most. Source: nine drives, see
+`ReadSide.stream_ps`."""
 LARGER_PAYLOAD: Final = 512
 """Largest TLP payload that is assumed where a row needs more than the usual one carries."""
 
@@ -104,19 +108,19 @@ def fit_stream(
     points = [p for p in points if not _meets_commands(p, usual)] or points
     waiting = [p for p in points if _tells_wait(p, max(top, usual))]
     is_deep = len(waiting) < len(points)
-    if host.link.kind in ("pcie", "sata") and waiting and 0 < lone_s < FLASH_S:
+    may_wait = {"pcie": lone_s > 0, "sata": 0 < lone_s < FLASH_S}  # else an arm is waited for
+    if waiting and may_wait.get(host.link.kind, False):
         if not is_deep:
             parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
-        most = lone_s * 1e12
-        parameters.append(Parameter("wait", most / 2, low=min(LEAST_WAIT_PS, most / 4), high=most))
+        parameters.append(_wait(waiting, lone_s * 1e12, is_read=is_read, is_deep=is_deep))
 
     def made(u: Floats) -> DriveProfile:
         rate, *waits = np.exp(u).tolist()
         update: dict[str, Any] = {key: Quantity(value=rate)}
         if waits:
             wait = Quantity(value=waits[0], basis="fitted", source=source)
-            side, name = ("read", "stream") if is_read else ("write", "base")
-            update[side] = getattr(profile, side).model_copy(update={name: wait})
+            side, names = ("read", _streams(waiting)) if is_read else ("write", ["base"])
+            update[side] = getattr(profile, side).model_copy(update=dict.fromkeys(names, wait))
         return profile.model_copy(update=update)
 
     rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
@@ -129,6 +133,21 @@ def fit_stream(
     quantity = Quantity(value=rate, low=low, high=high, basis=basis, source=source)
     fitted = made(found.values) if is_read else profile
     return fitted.model_copy(update={key: quantity})
+
+
+def _streams(waiting: Sequence[Point]) -> list[str]:
+    """Constant parts of sequential reads that *waiting* tell."""
+    is_large = [p.block_size > AHEAD for p in waiting]
+    return ["stream"] * (not all(is_large)) + ["stream_large"] * any(is_large)
+
+
+def _wait(waiting: Sequence[Point], lone_ps: float, *, is_read: bool, is_deep: bool) -> Parameter:
+    """What comes before the data, up to a random request's latency; of large reads up to more."""
+    if not is_read or any(p.block_size <= AHEAD for p in waiting):
+        return Parameter("wait", lone_ps / 2, low=min(LEAST_WAIT_PS, lone_ps / 4), high=lone_ps)
+    start, most = LARGE_WAIT[0] * lone_ps, LARGE_WAIT[2] * lone_ps
+    sd = 0.0 if is_deep else LARGE_WAIT[1]
+    return Parameter("wait", start, low=min(LEAST_WAIT_PS, lone_ps / 4), high=most, prior_sd=sd)
 
 
 def with_written_bytes(
