@@ -24,7 +24,7 @@ from nvmesim.calibrate.drive.suspension import SUSPENDS
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit, WriteFit
 from nvmesim.calibrate.evidence import Judged, joint_of
 from nvmesim.calibrate.points import Point
-from nvmesim.calibrate.stack.scaled import may_be_full, thread_share, threads_full
+from nvmesim.calibrate.stack.scaled import LEAST_FULL, may_be_full, thread_share, threads_full
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Alternative, DriveProfile, Quantity
 from nvmesim.catalog.toml import quantity_table
@@ -185,7 +185,7 @@ def with_threads_full(
     notes = []
     for is_read in (True, False):
         top = _ceiling(host, judged, is_read)
-        if top is None:
+        if top is None or thread_share(host, top) < LEAST_FULL:
             continue
         weight = threads_full(host, top)
         if weight < LEAST:

@@ -343,7 +343,7 @@ def _with_reads(
         update={
             "base": q(value=(1 - DIE_SHARE) * latency_ps), "die": q(value=DIE_SHARE * latency_ps),
             "die_cv": q(value=0.1), "unit": q(value=max(4096, unit), basis="assumed"),
-            "channel": q(value=transfer or CHANNEL_PS), "engines": None,
+            "channel": q(value=transfer or CHANNEL_PS), "engines": None, "serial": None,
             "ahead": template.read.ahead and latency_ps / 1e12 > MEDIA_S,
         }
     )  # fmt: skip
