@@ -1,12 +1,12 @@
-"""A set of the user's own, ready to be filled in."""
+"""A set of the user's own, ready to be filled in; its files are filled from those in `new_set`."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
-from typing import Final
+from string import Template
 
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.toml import toml_text, toml_value
@@ -15,97 +15,12 @@ from nvmesim.files import write_text
 from nvmesim.scenario.load import to_text
 from nvmesim.scenario.schema import Scenario
 
-SET: Final = """\
-# Predicted against measured, for a server of your own. `nvmesim validate {name}` runs it.
-name = {name}
-title = "What this set is about"
-source = "who measured it, when, where it is written down"
-hardware = "server, CPUs, drives"
-method = "tool, its command line, runs, length, what was rounded"
-grade = "table"                  # files | table | rounded | words
-story = "What one would have expected, what happened, what the simulator says stopped it."
-open = []                        # what is not explained, with the best hypothesis
-noise = {{ iops = 0.03 }}          # of the measurement itself, 95 %, relative (CPU %: points)
-noise_why = "how you know: repeats, rounding"
-budget = {{ iops = 0.10, cpu_pct = 5 }}
-
-# Each fit chooses one number so that one input row of rows.csv comes out. Targets are never seen.
-[[fit]]
-name = "cycles to submit, and as many to complete"
-unit = "cycles"
-set = ["server.stack.submit={{x}}", "server.stack.complete={{x}}"]
-low = 500
-high = 40000
-config = "one drive"
-metric = "cpu_pct"
-
-# What one would say without the inputs: other parts of the catalog, or what it lacks.
-# [catalog]
-# set = ["drives.0.profile=intel-p4610-6.4tb"]
-# lacks = "which drives they are"
-
-[configs]
-"one drive" = {{ set = ["drives.0.count=1"] }}
-"four drives" = {{ set = ["drives.0.count=4"] }}
-"""
-ROWS: Final = """\
-# role: input (a fit may see it), target (predicted and judged) or shown (predicted, not judged).
-# A statement without a number has low and high. IOPS per second, CPU in % of all logical CPUs.
-config,metric,measured,low,high,role,reference,note
-one drive,cpu_pct,12.0,,,input,,
-one drive,iops,640000,,,target,,
-four drives,iops,2500000,,,target,,
-four drives,cpu_pct,,45,55,target,,
-"""
-SCENARIO: Final = """\
-name = {name}
-
-[server]
-stack = "windows-2019"
-[[server.sockets]]
-cpu = "xeon-gold-6130"
-[[server.sockets]]
-cpu = "xeon-gold-6130"
-
-[[drives]]
-profile = "intel-p4610-1.6tb"    # or the profile that `nvmesim calibrate` wrote
-
-[[workload]]
-block_size = "4 KiB"
-read = 1.0
-threads = 16
-outstanding = 16
-"""
-
-
-MEASURED: Final = """\
-# A server of one's own: what was measured on it, all of it predicted.
-# `nvmesim validate {folder}` runs it.
-name = {name}
-title = {title}
-source = "measured here"
-hardware = {title}
-method = {method}
-grade = "files"
-story = "Rows that nvmesim diagnose compares."
-open = []
-noise = {{ iops = 0.03 }}
-noise_why = "assumed: 3 %; state what repeats show"
-budget = {{ iops = 0.15 }}
-
-[configs]
-{configs}
-"""
-
 
 def new_set(folder: Path) -> list[Path]:
     """Write a set to start from into *folder*, which must be new or empty; return its files."""
-    name = _made(folder)
-    texts = {
-        "set.toml": SET.format(name=toml_text(name)), "rows.csv": ROWS,
-        "scenario.toml": SCENARIO.format(name=toml_text(name)),
-    }  # fmt: skip
-    return _written(folder, texts)
+    name = toml_text(_made(folder))
+    files = ("set.toml", "rows.csv", "scenario.toml")
+    return [_written(folder / file, _filled(file, name=name)) for file in files]
 
 
 def set_of_rows(folder: Path, scenario: Scenario, captures: Captures) -> list[Path]:
@@ -118,33 +33,29 @@ def set_of_rows(folder: Path, scenario: Scenario, captures: Captures) -> list[Pa
 
     found, left_out = rows_of(captures)
     server = resolve(scenario)
-    rows = [on_drives(row, server) for row in found]
+    rows = {f"{n}: {row.label}": on_drives(row, server) for n, row in enumerate(found, 1)}
     name = _made(folder)
-    labels = [f"{number}: {row.label}" for number, row in enumerate(rows, 1)]
-    loads = [f"workload=[{toml_value(dict(row.workload))}]" for row in rows]
+    loads = {label: f"workload=[{toml_value(dict(row.workload))}]" for label, row in rows.items()}
     configs = "\n".join(
-        f"{toml_text(label)} = {{ set = [{toml_text(load)}] }}"
-        for label, load in zip(labels, loads, strict=True)
+        f"{toml_text(label)} = {{ set = [{toml_text(load)}] }}" for label, load in loads.items()
     )
     method = f"{len(rows)} rows of captures" + (f", {len(left_out)} left out" if left_out else "")
-    title = scenario.name or name
-    lines = ["config,metric,measured,low,high,role,reference,note"]
-    lines += [f"{json.dumps(label)},iops,{row.iops:.6g},,,target,,"
-              for label, row in zip(labels, rows, strict=True)]  # fmt: skip
+    head = "config,metric,measured,low,high,role,reference,note"
+    targets = [f"{json.dumps(label)},iops,{row.iops:.6g},,,target,," for label, row in rows.items()]
     tables = scenario.to_dict()
     for drive in tables["drives"]:
         file = scenario.base / str(drive["profile"])
         if isinstance(drive["profile"], str) and file.suffix == ".toml":
             drive["profile"] = os.path.relpath(file, folder)
     texts = {
-        "set.toml": MEASURED.format(
-            name=toml_text(name), folder=folder, title=toml_text(title), method=toml_text(method),
-            configs=configs,
+        "set.toml": _filled(
+            "measured.toml", name=toml_text(name), folder=str(folder), configs=configs,
+            title=toml_text(scenario.name or name), method=toml_text(method),
         ),
-        "rows.csv": "\n".join(lines) + "\n",
+        "rows.csv": "\n".join([head, *targets, ""]),
         "scenario.toml": to_text(tables),
     }  # fmt: skip
-    return _written(folder, texts)
+    return [_written(folder / file, text) for file, text in texts.items()]
 
 
 def _made(folder: Path) -> str:
@@ -155,7 +66,11 @@ def _made(folder: Path) -> str:
     return folder.resolve().name
 
 
-def _written(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    for file, text in texts.items():
-        write_text(folder / file, text)
-    return [folder / file for file in texts]
+def _filled(file: str, **values: str) -> str:
+    text = (resources.files(__package__) / "new_set" / file).read_text("utf-8")
+    return Template(text).safe_substitute(values)
+
+
+def _written(path: Path, text: str) -> Path:
+    write_text(path, text)
+    return path
