@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from nvmesim.errors import InputError
 from nvmesim.raid import tables as raid_table
-from nvmesim.raid.arrays import PlanTable, expectation, table_plan
+from nvmesim.raid.arrays import PlanTable, table_plan
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.parity import StripeCache
 from nvmesim.raid.planner.plan import raw_plan
 from nvmesim.raid.tables import plan_table
+from tests.raid.expected import expectation
 from tests.raid.md_truth import table_mean
 
 KIB = 1024
