@@ -62,9 +62,9 @@ def check_arrays(table: PlanTable) -> None:
     assert table.child_bios.min() >= 1
     dtypes = [
         table.plan_phase_ptr, table.phase_child_ptr, table.child_alt_ptr, table.child_bytes,
-        table.child_member, table.child_alt, table.child_bios, table.order,
+        table.child_alt, table.child_bios, table.order,
     ]  # fmt: skip
-    assert [a.dtype for a in dtypes] == [np.int64] * 4 + [np.int32] * 4
+    assert [a.dtype for a in dtypes] == [np.int64] * 4 + [np.int32] * 3
     assert table.child_is_write.dtype == np.bool_
 
 
