@@ -1,4 +1,9 @@
-"""A capture as large arrays of bytes that hold whole lines: what the vectorised readers eat."""
+"""A capture as large arrays of bytes that hold whole lines, and as integer columns of their cells.
+
+Cells may be quoted and have blanks around them, names may have blanks in them, and cells may be
+optional. What is not a row is handed to the format, which knows headers and messages, and else
+counted. Polars splits lines a chunk ahead on another thread.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,12 @@ import codecs
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
 
+from nvmesim.capture.requests import FLUSH, OTHER, READ, UNKNOWN_TIME, WRITE
 from nvmesim.capture.text import Source
 from nvmesim.warning import Warning
 
@@ -134,3 +140,187 @@ def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
             text = raw.decode("utf-8", "replace").removesuffix("\n")
             lines = pl.Series("line", [text], dtype=pl.String).str.split("\n").explode()
             yield lines.str.strip_chars_end("\r").to_frame()
+
+
+# -- rows of tables --------------------------------------------------------------------------------
+
+# What a wanted column holds.
+INTEGER: Final = 0
+SECONDS: Final = 1
+"""A decimal as 10**-9 of its unit, rounded."""
+LETTER: Final = 2
+"""The first letter of a word, as upper case; the word has letters only."""
+NAME: Final = 3
+"""Any text, as its number among the names seen so far."""
+TWO_NAMES: Final = 4
+"""This column and the one behind it as one name, with a comma in between."""
+OPERATION: Final = 5
+"""An RWBS field: 0 reads, 1 writes, other numbers as in `capture.requests`."""
+OPTIONAL: Final = 8
+"""Added to a kind: a blank column is `UNKNOWN_TIME`."""
+
+MAX_NAMES: Final = 1 << 14
+LONGEST_NAME: Final = 200
+NO_ROOM: Final = -2
+MOST_SECONDS: Final = 4 * 10**18
+"""ns; more is no time since 1970."""
+MAX_ODD: Final = 10_000
+_DECIMAL: Final = pl.Decimal(38, 9)
+_BLANKS: Final = " \t\v\f"
+_QUOTED: Final = r'^"(.*)"$'
+_WORDS: Final = (LETTER, NAME, TWO_NAMES, OPERATION)
+LONGEST_RWBS: Final = 10
+
+
+Columns = dict[str, np.ndarray]
+
+
+class TableColumn(NamedTuple):
+    """A wanted column: where it stands (negative: from the right) and what it holds."""
+
+    at: int
+    kind: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How lines split into columns, and which are wanted, by name."""
+
+    columns: dict[str, TableColumn]
+    least: int
+    """Columns of a row at least."""
+    most: int = 1000
+    commas: bool = True
+    point: str = "."
+    """A decimal point beside the dot."""
+
+
+@dataclass
+class ColumnNames:
+    """Names seen so far, at most `MAX_NAMES`."""
+
+    known: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, name: str) -> int:
+        """The number of *name*, given when it is first seen; `NO_ROOM` if there is no more room."""
+        found = self.numbers.get(name)
+        if found is None:
+            if len(self.known) >= MAX_NAMES or len(name) > LONGEST_NAME:
+                return NO_ROOM
+            found = self.numbers[name] = len(self.known)
+            self.known.append(name)
+        return found
+
+
+class RowBatch(NamedTuple):
+    """Rows of one chunk."""
+
+    columns: Columns
+    """int64[n] by name."""
+    odd: list[bytes]
+    """Lines that are no rows; beyond 10,000 a chunk they are counted only."""
+    more_odd: int
+
+
+def table_batches(
+    source: Source, shape: Shape, names: ColumnNames, notes: Notes,
+    is_expected: Callable[[bytes], bool],
+) -> Iterator[RowBatch]:  # fmt: skip
+    """Yield the rows of *source*; lines that are none and not *is_expected* count as skipped."""
+    reader = _Reader(shape, names)
+    ends = Notes()  # filled on the other thread
+    for batch in ahead(source, map(reader.read, line_frames(source, ends))):
+        notes.skipped += batch.more_odd + sum(not is_expected(line) for line in batch.odd)
+        yield batch
+    notes.skipped += ends.skipped
+    notes.say(
+        reader.overflow, "too-many-names", "rows of devices beyond the room for names (left out)"
+    )
+
+
+class _Reader:
+    """Frames of lines to columns of integers."""
+
+    def __init__(self, shape: Shape, names: ColumnNames) -> None:
+        self._shape, self._names = shape, names
+        self.overflow = 0
+
+    def read(self, frame: pl.DataFrame) -> RowBatch:
+        """The rows of lines, in their order."""
+        shape, lines = self._shape, frame["line"]
+        if shape.commas:
+            close = lines.str.replace_all(", ", ",", literal=True)
+            split, is_loose = close.str.split(","), close.str.contains(f'["{_BLANKS}]').any()
+        else:
+            split, is_loose = lines.str.extract_all(r"\S+"), lines.str.contains('"').any()
+
+        def cell(at: int) -> pl.Series:
+            text = split.list.get(at, null_on_oob=True)
+            return text.str.strip_chars(_BLANKS).str.replace(_QUOTED, "$1") if is_loose else text
+
+        good: np.ndarray = split.list.len().is_between(shape.least, shape.most).to_numpy()
+        found: Columns = {}
+        for name, column in shape.columns.items():
+            words = cell(column.at)
+            if column.kind == TWO_NAMES:
+                both = pl.concat_str(words, cell(column.at + 1), separator=",")
+                words = pl.select(both).to_series()
+            found[name] = numbers = self._numbers(words, column.kind)
+            good = good & ((numbers >= 0) | (numbers == UNKNOWN_TIME))
+            self.overflow += int((numbers == NO_ROOM).sum())
+        odd = lines.filter(~good)
+        odd = odd.filter(odd.str.contains(r"\S"))
+        kept = [line.encode("utf-8", "replace") for line in odd.head(MAX_ODD)]
+        rows = {name: column[good] for name, column in found.items()}
+        return RowBatch(rows, kept, odd.len() - len(kept))
+
+    def _numbers(self, words: pl.Series, kind: int) -> np.ndarray:
+        """What each of *words* stands for; -1 or `NO_ROOM` if for nothing."""
+        if kind & OPTIONAL:
+            blank = (words == "").fill_null(value=False).to_numpy()
+            return np.where(blank, UNKNOWN_TIME, self._numbers(words, kind & ~OPTIONAL))
+        if kind in _WORDS:
+            return self._codes(words, kind)
+        if kind == INTEGER:
+            number = words.cast(pl.Int64, strict=False)
+        else:
+            decimal = words.str.replace(self._shape.point, ".", literal=True)
+            number = decimal.cast(_DECIMAL, strict=False).to_physical().cast(pl.Int64, strict=False)
+            number = number.set(number > MOST_SECONDS, -1)
+        found: np.ndarray = number.fill_null(-1).clip(-1).to_numpy()
+        return found
+
+    def _codes(self, words: pl.Series, kind: int) -> np.ndarray:
+        """Meaning of each word, -1: none; there are few different ones."""
+        distinct = words.drop_nulls().unique(maintain_order=True)
+        codes = [self._code(word, kind) for word in distinct]
+        found = words.replace_strict(distinct, codes, default=-1, return_dtype=pl.Int64)
+        return found.to_numpy()
+
+    def _code(self, word: str, kind: int) -> int:
+        if kind in (NAME, TWO_NAMES):
+            return self._names.number(word) if _is_name(word) else -1
+        if not (word.isascii() and word.isalpha()):
+            return -1
+        return ord(word[0].upper()) if kind == LETTER else operation_of(word)
+
+
+def operation_of(word: str) -> int:
+    """The operation of an RWBS field, its first letter or the one behind a preflush F; -1: none.
+
+    >>> operation_of("WS"), operation_of("FR"), operation_of("FN"), operation_of("D")
+    (1, 0, 2, 3)
+    """
+    if len(word) > LONGEST_RWBS:
+        return -1
+    letter = word[1:2] if word[0] == "F" else word[0]
+    return {"R": READ, "W": WRITE, "": FLUSH, "N": FLUSH if word[0] == "F" else OTHER}.get(
+        letter, OTHER
+    )
+
+
+def _is_name(word: str) -> bool:
+    """True if *word* is a name as it stands, or two: not blank, not quoted."""
+    parts = word.split(",")
+    return '"' not in word and all(part and part == part.strip() for part in parts)

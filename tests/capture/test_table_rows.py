@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from numba import config
 
 from nvmesim.capture import lines
-from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers import blkparse, blkparse_kernel, table_rows
-from nvmesim.capture.readers.table_rows import (
+from nvmesim.capture.lines import (
     INTEGER,
     LETTER,
     NAME,
@@ -26,10 +24,12 @@ from nvmesim.capture.readers.table_rows import (
     SECONDS,
     TWO_NAMES,
     ColumnNames,
+    Notes,
     Shape,
     TableColumn,
     operation_of,
 )
+from nvmesim.capture.readers import blkparse, blkparse_kernel
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache
 from tests.capture.composed import FORMS, requests
@@ -94,7 +94,7 @@ def scanned(text: str, shape: Shape) -> tuple[list[tuple[object, ...]], list[byt
         return False
 
     source = MemorySource(text.encode())
-    for batch in table_rows.table_batches(source, shape, names, notes, is_expected):
+    for batch in lines.table_batches(source, shape, names, notes, is_expected):
         known = names.known
         columns = [
             [known[i] for i in values] if column.kind in (NAME, TWO_NAMES) else values.tolist()
@@ -151,11 +151,11 @@ def test_columns_from_the_right_of_words_between_blanks() -> None:
 
 
 def test_names_have_an_end(monkeypatch) -> None:
-    monkeypatch.setattr(table_rows, "MAX_NAMES", 3)
+    monkeypatch.setattr(lines, "MAX_NAMES", 3)
     shape = Shape({"n": TableColumn(0, NAME), "x": TableColumn(1, INTEGER)}, 2, 2)
     notes, names = Notes(), ColumnNames()
     text = "".join(f"d{k % 5},{k}\n" for k in range(10))
-    batches = list(table_rows.table_batches(MemorySource(text.encode()), shape, names, notes, bool))
+    batches = list(lines.table_batches(MemorySource(text.encode()), shape, names, notes, bool))
     assert names.known == ["d0", "d1", "d2"]
     assert sum(batch.columns["x"].size for batch in batches) == 6
     assert notes.warnings == ["4 rows of devices beyond the room for names (left out)"]
@@ -196,7 +196,7 @@ def test_a_thread_ahead_changes_nothing(name: str, tmp_path: Path, monkeypatch) 
     cut = lines.chunks
     monkeypatch.setattr(lines, "chunks", lambda source: cut(source, 3000))
     threaded = table_of(path)
-    monkeypatch.setattr(table_rows, "ahead", lambda source, items: items)
+    monkeypatch.setattr(lines, "ahead", lambda source, items: items)
     alone = table_of(path)
     assert threaded[0].equals(alone[0])
     assert threaded[1:] == alone[1:]

@@ -23,18 +23,20 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.lines import Notes, chunks, whole_lines
-from nvmesim.capture.readers import blkparse_kernel as kernel
-from nvmesim.capture.readers.table_rows import (
+from nvmesim.capture.lines import (
     INTEGER,
     LETTER,
     OPERATION,
     OPTIONAL,
     ColumnNames,
+    Notes,
     Shape,
     TableColumn,
+    chunks,
     table_batches,
+    whole_lines,
 )
+from nvmesim.capture.readers import blkparse_kernel as kernel
 from nvmesim.capture.requests import UNKNOWN
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.capture.requests.table import Block, requests_capture
