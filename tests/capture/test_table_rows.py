@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -177,7 +176,7 @@ def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monke
     most = range(90, len(text) + 1, step * len(text) // 40)
     for size in {*range(1, min(len(text), 90), step), *most}:
 
-        def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[np.ndarray]:
+        def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[bytes]:
             return lines._chunks(source, size)
 
         for module in (blkparse, lines):
