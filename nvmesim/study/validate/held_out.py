@@ -34,7 +34,7 @@ from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
-from nvmesim.study.sweep.cache import content_of, digest_of, package_files
+from nvmesim.study.sweep.point import content_of, digest_of, package_files
 from nvmesim.study.validate.held_cases import (
     POINT_COLUMNS,
     HeldCase,
