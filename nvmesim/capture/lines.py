@@ -1,4 +1,9 @@
-"""A capture as large arrays of bytes that hold whole lines: what the vectorised readers eat."""
+"""A capture as large pieces that hold whole lines, and as integer columns of their cells.
+
+Cells may be quoted and have blanks around them, names may have blanks in them, and cells may be
+optional. What is not a row is handed to the format, which knows headers and messages, and else
+counted. Polars splits lines a chunk ahead on another thread.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,18 @@ import codecs
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
 
+from nvmesim.capture.requests import FLUSH, OTHER, READ, UNKNOWN_TIME, WRITE
 from nvmesim.capture.text import Source
 from nvmesim.warning import Warning
 
 CHUNK: Final = 4 << 20
 """Bytes read at a time: some 60,000 events; more is slower, for it leaves the cache."""
-NEWLINE: Final = 10
-
 LONGEST_LINE: Final = 64 << 20
-
 
 OTHER_COMMANDS: Final = "other-commands"
 STEPS_BACK: Final = "clock-steps-back"
@@ -39,10 +42,10 @@ class Notes:
             self.warnings.append(Warning(code, f"{count} {text}"))
 
 
-def chunks(source: Source, size: int = CHUNK) -> Iterator[np.ndarray]:
-    """Yield uint8 arrays of whole lines in UTF-8; only the last may lack its newline.
+def chunks(source: Source, size: int = CHUNK) -> Iterator[bytes]:
+    """Yield whole lines in UTF-8, many at a time; only the last may lack its newline.
 
-    Line ends stay as they are (LF or CRLF). A line longer than *size* makes a longer array,
+    Line ends stay as they are (LF or CRLF). A line longer than *size* makes a longer piece,
     one longer than 64 MiB a CaptureError. A compressed file is expanded a chunk ahead.
     """
     found = _chunks(source, size)
@@ -64,60 +67,22 @@ def ahead(source: Source, items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _chunks(source: Source, size: int) -> Iterator[np.ndarray]:
+def _chunks(source: Source, size: int) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(source.encoding)("replace")
+    is_utf8 = source.encoding == "utf-8"
+    carried = b""
     with source.open() as file:
-        read = _reads_utf8(file, source.encoding)
-        carried = np.empty(0, np.uint8)
-        while True:
-            data = np.empty(carried.size + size, np.uint8)
-            data[: carried.size] = carried
-            stop = carried.size
-            while stop < data.size and (got := read(memoryview(data.data)[stop:])):
-                stop += got
-            if stop == carried.size:
-                break
-            cut = whole_lines(data[:stop])
-            carried = data[cut:stop]
-            if carried.size > LONGEST_LINE:
+        while read := file.read(size):
+            carried += read if is_utf8 else decoder.decode(read).encode("utf-8", "replace")
+            cut = carried.rfind(b"\n") + 1
+            whole, carried = carried[:cut], carried[cut:]
+            if len(carried) > LONGEST_LINE:
                 raise source.error("has a line longer than 64 MiB", "repeat the capture")
-            if cut:
-                yield data[:cut]
-        if carried.size:
-            yield carried
-
-
-def _reads_utf8(file: BinaryIO, encoding: str) -> Callable[[memoryview], int]:
-    """Return what fills a part of its argument from *file*, as UTF-8; 0 bytes at the end."""
-    if encoding == "utf-8":
-        # typeshed's BinaryIO lacks readinto, which every binary file of io and gzip has.
-        return lambda target: file.readinto(target) or 0  # type: ignore[attr-defined]
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    left = memoryview(b"")
-    is_over = False
-
-    def read(target: memoryview) -> int:
-        nonlocal left, is_over
-        while not left and not is_over:
-            data = file.read(1 << 20)
-            is_over = not data
-            left = memoryview(decoder.decode(data, final=is_over).encode("utf-8", "replace"))
-        n = min(len(left), len(target))
-        target[:n], left = left[:n], left[n:]
-        return n
-
-    return read
-
-
-def whole_lines(data: np.ndarray) -> int:
-    """Return the bytes of *data* up to and with its last newline; 0 if there is none."""
-    step, stop = 1 << 12, data.size
-    while stop > 0:
-        first = max(stop - step, 0)
-        found = np.flatnonzero(data[first:stop] == NEWLINE)
-        if found.size:
-            return first + int(found[-1]) + 1
-        stop, step = first, step * 2
-    return 0
+            if whole:
+                yield whole
+    carried += b"" if is_utf8 else decoder.decode(b"", final=True).encode("utf-8", "replace")
+    if carried:
+        yield carried
 
 
 def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
@@ -125,8 +90,7 @@ def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
 
     A last line without its end may be cut within a number: it counts as skipped in *notes*.
     """
-    for data in chunks(source):
-        raw = data.tobytes()
+    for raw in chunks(source):
         if not raw.endswith(b"\n"):
             raw = raw[: raw.rfind(b"\n") + 1]
             notes.skipped += 1
@@ -134,3 +98,187 @@ def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
             text = raw.decode("utf-8", "replace").removesuffix("\n")
             lines = pl.Series("line", [text], dtype=pl.String).str.split("\n").explode()
             yield lines.str.strip_chars_end("\r").to_frame()
+
+
+# -- rows of tables --------------------------------------------------------------------------------
+
+# What a wanted column holds.
+INTEGER: Final = 0
+SECONDS: Final = 1
+"""A decimal as 10**-9 of its unit, rounded."""
+LETTER: Final = 2
+"""The first letter of a word, as upper case; the word has letters only."""
+NAME: Final = 3
+"""Any text, as its number among the names seen so far."""
+TWO_NAMES: Final = 4
+"""This column and the one behind it as one name, with a comma in between."""
+OPERATION: Final = 5
+"""An RWBS field: 0 reads, 1 writes, other numbers as in `capture.requests`."""
+OPTIONAL: Final = 8
+"""Added to a kind: a blank column is `UNKNOWN_TIME`."""
+
+MAX_NAMES: Final = 1 << 14
+LONGEST_NAME: Final = 200
+NO_ROOM: Final = -2
+MOST_SECONDS: Final = 4 * 10**18
+"""ns; more is no time since 1970."""
+MAX_ODD: Final = 10_000
+_DECIMAL: Final = pl.Decimal(38, 9)
+_BLANKS: Final = " \t\v\f"
+_QUOTED: Final = r'^"(.*)"$'
+_WORDS: Final = (LETTER, NAME, TWO_NAMES, OPERATION)
+LONGEST_RWBS: Final = 10
+
+
+Columns = dict[str, np.ndarray]
+
+
+class TableColumn(NamedTuple):
+    """A wanted column: where it stands (negative: from the right) and what it holds."""
+
+    at: int
+    kind: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How lines split into columns, and which are wanted, by name."""
+
+    columns: dict[str, TableColumn]
+    least: int
+    """Columns of a row at least."""
+    most: int = 1000
+    commas: bool = True
+    point: str = "."
+    """A decimal point beside the dot."""
+
+
+@dataclass
+class ColumnNames:
+    """Names seen so far, at most `MAX_NAMES`."""
+
+    known: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, name: str) -> int:
+        """The number of *name*, given when it is first seen; `NO_ROOM` if there is no more room."""
+        found = self.numbers.get(name)
+        if found is None:
+            if len(self.known) >= MAX_NAMES or len(name) > LONGEST_NAME:
+                return NO_ROOM
+            found = self.numbers[name] = len(self.known)
+            self.known.append(name)
+        return found
+
+
+class RowBatch(NamedTuple):
+    """Rows of one chunk."""
+
+    columns: Columns
+    """int64[n] by name."""
+    odd: list[bytes]
+    """Lines that are no rows; beyond 10,000 a chunk they are counted only."""
+    more_odd: int
+
+
+def table_batches(
+    source: Source, shape: Shape, names: ColumnNames, notes: Notes,
+    is_expected: Callable[[bytes], bool],
+) -> Iterator[RowBatch]:  # fmt: skip
+    """Yield the rows of *source*; lines that are none and not *is_expected* count as skipped."""
+    reader = _Reader(shape, names)
+    ends = Notes()  # filled on the other thread
+    for batch in ahead(source, map(reader.read, line_frames(source, ends))):
+        notes.skipped += batch.more_odd + sum(not is_expected(line) for line in batch.odd)
+        yield batch
+    notes.skipped += ends.skipped
+    notes.say(
+        reader.overflow, "too-many-names", "rows of devices beyond the room for names (left out)"
+    )
+
+
+class _Reader:
+    """Frames of lines to columns of integers."""
+
+    def __init__(self, shape: Shape, names: ColumnNames) -> None:
+        self._shape, self._names = shape, names
+        self.overflow = 0
+
+    def read(self, frame: pl.DataFrame) -> RowBatch:
+        """The rows of lines, in their order."""
+        shape, lines = self._shape, frame["line"]
+        if shape.commas:
+            close = lines.str.replace_all(", ", ",", literal=True)
+            split, is_loose = close.str.split(","), close.str.contains(f'["{_BLANKS}]').any()
+        else:
+            split, is_loose = lines.str.extract_all(r"\S+"), lines.str.contains('"').any()
+
+        def cell(at: int) -> pl.Series:
+            text = split.list.get(at, null_on_oob=True)
+            return text.str.strip_chars(_BLANKS).str.replace(_QUOTED, "$1") if is_loose else text
+
+        good: np.ndarray = split.list.len().is_between(shape.least, shape.most).to_numpy()
+        found: Columns = {}
+        for name, column in shape.columns.items():
+            words = cell(column.at)
+            if column.kind == TWO_NAMES:
+                both = pl.concat_str(words, cell(column.at + 1), separator=",")
+                words = pl.select(both).to_series()
+            found[name] = numbers = self._numbers(words, column.kind)
+            good = good & ((numbers >= 0) | (numbers == UNKNOWN_TIME))
+            self.overflow += int((numbers == NO_ROOM).sum())
+        odd = lines.filter(~good)
+        odd = odd.filter(odd.str.contains(r"\S"))
+        kept = [line.encode("utf-8", "replace") for line in odd.head(MAX_ODD)]
+        rows = {name: column[good] for name, column in found.items()}
+        return RowBatch(rows, kept, odd.len() - len(kept))
+
+    def _numbers(self, words: pl.Series, kind: int) -> np.ndarray:
+        """What each of *words* stands for; -1 or `NO_ROOM` if for nothing."""
+        if kind & OPTIONAL:
+            blank = (words == "").fill_null(value=False).to_numpy()
+            return np.where(blank, UNKNOWN_TIME, self._numbers(words, kind & ~OPTIONAL))
+        if kind in _WORDS:
+            return self._codes(words, kind)
+        if kind == INTEGER:
+            number = words.cast(pl.Int64, strict=False)
+        else:
+            decimal = words.str.replace(self._shape.point, ".", literal=True)
+            number = decimal.cast(_DECIMAL, strict=False).to_physical().cast(pl.Int64, strict=False)
+            number = number.set(number > MOST_SECONDS, -1)
+        found: np.ndarray = number.fill_null(-1).clip(-1).to_numpy()
+        return found
+
+    def _codes(self, words: pl.Series, kind: int) -> np.ndarray:
+        """Meaning of each word, -1: none; there are few different ones."""
+        distinct = words.drop_nulls().unique(maintain_order=True)
+        codes = [self._code(word, kind) for word in distinct]
+        found = words.replace_strict(distinct, codes, default=-1, return_dtype=pl.Int64)
+        return found.to_numpy()
+
+    def _code(self, word: str, kind: int) -> int:
+        if kind in (NAME, TWO_NAMES):
+            return self._names.number(word) if _is_name(word) else -1
+        if not (word.isascii() and word.isalpha()):
+            return -1
+        return ord(word[0].upper()) if kind == LETTER else operation_of(word)
+
+
+def operation_of(word: str) -> int:
+    """The operation of an RWBS field, its first letter or the one behind a preflush F; -1: none.
+
+    >>> operation_of("WS"), operation_of("FR"), operation_of("FN"), operation_of("D")
+    (1, 0, 2, 3)
+    """
+    if len(word) > LONGEST_RWBS:
+        return -1
+    letter = word[1:2] if word[0] == "F" else word[0]
+    return {"R": READ, "W": WRITE, "": FLUSH, "N": FLUSH if word[0] == "F" else OTHER}.get(
+        letter, OTHER
+    )
+
+
+def _is_name(word: str) -> bool:
+    """True if *word* is a name as it stands, or two: not blank, not quoted."""
+    parts = word.split(",")
+    return '"' not in word and all(part and part == part.strip() for part in parts)

@@ -44,7 +44,7 @@ def validate(sets: tuple[str, ...], is_held_out: bool, write: bool) -> Answer:
         return _held_out(sets, write=write)
     scores = _scores(sets)
     if not sets:
-        from nvmesim.study.validate.learn import relearned
+        from nvmesim.study.validate.score import relearned
 
         scores = list(relearned(scores))
     if write:
@@ -63,7 +63,7 @@ def _held_out(names: tuple[str, ...], *, write: bool) -> Answer:
     from nvmesim.show.blocks import table
     from nvmesim.study.validate.coverage import HEADINGS, by_source, failures, groups, json_rows
     from nvmesim.study.validate.held_out import held_out
-    from nvmesim.study.validate.learn import held_relearned, write_held_misses
+    from nvmesim.study.validate.score import held_relearned, write_held_misses
 
     with progress_bar("predicting held-out rows") as progress:
         answers = held_out(names, progress)
@@ -87,7 +87,7 @@ def _held_out(names: tuple[str, ...], *, write: bool) -> Answer:
 
 def _new(rest: Sequence[str]) -> list[str]:
     """Write the files of a new set; their paths."""
-    from nvmesim.study.validate.skeleton import new_set, set_of_rows
+    from nvmesim.study.validate.published import new_set, set_of_rows
 
     if not rest or len(rest) == 2:
         raise click.UsageError(
@@ -130,7 +130,7 @@ def _write(scores: Sequence[Score], *, whole: bool) -> None:
     for one in scores:
         write_text(one.published.folder / "report.md", report(one))
     if whole:
-        from nvmesim.study.validate.learn import write_misses
+        from nvmesim.study.validate.score import write_misses
 
         folder = scores[0].published.folder.parent
         ours = Path(nvmesim.__file__).resolve().parents[1] / "calibration" / "published"

@@ -19,7 +19,7 @@ from nvmesim.model.volume import CACHE_BYTES, VolumeTarget
 from nvmesim.model.volume_plans import volume_table, without_last_phase
 from nvmesim.network.builder import Row, op
 from nvmesim.network.network import Kind, Op
-from nvmesim.raid.arrays import PlanTable, expectation
+from nvmesim.raid.arrays import PlanTable, mean_read_bytes
 from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.records import AGGREGATION
 from nvmesim.units import PS_PER_S
@@ -81,7 +81,7 @@ class RecordTarget(VolumeTarget):
             for drive in self.members:
                 self._commands.drives[drive].check(write=False)
             table = without_last_phase(table)
-        self._read_bytes[kind] = expectation(table).read_bytes
+        self._read_bytes[kind] = mean_read_bytes(table)
         return self._bound(table, kind.memory, kind.drive_access)
 
     def member_plan(self, kind: RequestKind, access: Access) -> Planned:

@@ -234,7 +234,8 @@ def arrival_arrays(
 ) -> dict[str, npt.NDArray[np.int64]]:
     """Arrivals of each user, for `Network`: those of its trace in turn, over all that replay it."""
     if not groups:
-        return {}
+        names = ("arrival_ps", "arrival_flow", "user_arrival_ptr")
+        return dict.fromkeys(names, np.zeros(0, np.int64))
     sharing: dict[int, list[int]] = {}
     for user, group in enumerate(user_group):
         if group in groups:

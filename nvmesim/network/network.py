@@ -10,7 +10,7 @@ Time is int64 picoseconds. No array holds a unit to convert.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
@@ -141,11 +141,6 @@ GATES = (*THREAD_GATES, Kind.TURN)
 VISITS = (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES)
 
 
-def _no_rows() -> Ints:
-    """An array that a network left out: it then has a default for each row."""
-    return np.zeros(0, np.int64)
-
-
 @dataclass(frozen=True)
 class Network:
     """A lowered fork-join queueing network: all that an engine reads.
@@ -218,39 +213,24 @@ class Network:
     n_streams: int
     stream_start: Ints  # [n_streams] where in the cyclic order a stream starts
 
-    die_every: Ints = field(default_factory=_no_rows)  # [n_stations] programs a batch, 0: none
-    die_batch_dist: Ints = field(default_factory=_no_rows)  # [n_stations] a batch's length
-    die_slow_dist: Ints = field(default_factory=_no_rows)  # [n_stations] a program's time in one
-    limit_saved_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a full bucket
-    wake_ps: Ints = field(default_factory=_no_rows)  # [n_stations] a wake-up at most
-    wake_half_ps: Ints = field(default_factory=_no_rows)  # [n_stations] sleep that costs half of it
-    batch_most: Ints = field(default_factory=_no_rows)  # [n_stations] that one batch takes
-    batch_ps: Ints = field(default_factory=_no_rows)  # [n_stations] cost of a batch besides those
-    flow_class: Ints = field(default_factory=_no_rows)  # [n_flows] its own histogram, -1: none
-    n_classes: int = 0
-    group_on_dist: Ints = field(default_factory=_no_rows)  # [n_groups] burst's length, -1: none
-    group_off_dist: Ints = field(default_factory=_no_rows)  # [n_groups] time between bursts
-    group_on_slow: Ints = field(default_factory=_no_rows)  # [n_groups] on gaps / SCALE_ONE
-    group_off_slow: Ints = field(default_factory=_no_rows)  # [n_groups] between; 0: none arrives
+    die_every: Ints  # [n_stations] programs a batch, 0: none
+    die_batch_dist: Ints  # [n_stations] a batch's length
+    die_slow_dist: Ints  # [n_stations] a program's time in one
+    limit_saved_ps: Ints  # [n_stations] a full bucket
+    wake_ps: Ints  # [n_stations] a wake-up at most
+    wake_half_ps: Ints  # [n_stations] sleep that costs half of it
+    batch_most: Ints  # [n_stations] that one batch takes
+    batch_ps: Ints  # [n_stations] cost of a batch besides those
+    flow_class: Ints  # [n_flows] its own histogram, -1: none
+    n_classes: int
+    group_on_dist: Ints  # [n_groups] burst's length, -1: none
+    group_off_dist: Ints  # [n_groups] time between bursts
+    group_on_slow: Ints  # [n_groups] on gaps / SCALE_ONE
+    group_off_slow: Ints  # [n_groups] between; 0: none arrives
 
-    arrival_ps: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    arrival_flow: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    user_arrival_ptr: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def __post_init__(self) -> None:
-        """Give arrays that were left out their defaults."""
-        n_flows, n_groups = len(self.flow_program), len(self.group_flow)
-        for name, n, value in (
-            ("die_every", self.n_stations, 0), ("die_batch_dist", self.n_stations, -1),
-            ("die_slow_dist", self.n_stations, -1),
-            ("limit_saved_ps", self.n_stations, 0), ("wake_ps", self.n_stations, 0),
-            ("wake_half_ps", self.n_stations, 0), ("batch_most", self.n_stations, 1),
-            ("batch_ps", self.n_stations, 0), ("flow_class", n_flows, -1),
-            ("group_on_dist", n_groups, -1), ("group_off_dist", n_groups, -1),
-            ("group_on_slow", n_groups, SCALE_ONE), ("group_off_slow", n_groups, SCALE_ONE),
-        ):  # fmt: skip
-            if not len(getattr(self, name)):
-                object.__setattr__(self, name, np.full(n, value, np.int64))
+    arrival_ps: Ints
+    arrival_flow: Ints
+    user_arrival_ptr: Ints
 
     @property
     def n_stations(self) -> int:

@@ -55,11 +55,6 @@ class PlanTable:
     read_policy: str = "md"
 
     @property
-    def child_member(self) -> Int32s:
-        """int32[n_children]: the first alternative of each."""
-        return self.child_alt[self.child_alt_ptr[:-1]]
-
-    @property
     def n_plans(self) -> int:
         """Distinct plans."""
         return len(self.plan_phase_ptr) - 1
@@ -92,26 +87,6 @@ class PlanTable:
             plans, order, self.n_members, self.request_bytes,
             is_sequential=self.is_sequential, read_policy=self.read_policy,
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """Exact means per request over one table.
-
-    Member arrays are float64[n_members]; a read that any of several copies may serve counts for the
-    first of them.
-    """
-
-    reads: float
-    writes: float
-    read_bios: float
-    write_bios: float
-    read_bytes: float
-    write_bytes: float
-    member_reads: NDArray[np.float64]
-    member_writes: NDArray[np.float64]
-    member_read_bytes: NDArray[np.float64]
-    member_write_bytes: NDArray[np.float64]
 
 
 def table_plan(phases: Sequence[Sequence[RawChild]]) -> TablePlan:
@@ -262,35 +237,18 @@ def with_last_phase(table: PlanTable, phase: Sequence[RawChild]) -> PlanTable:
     return table.with_plans([(*plan, last) for plan in table.plans], table.order)
 
 
-def expectation(table: PlanTable) -> Expectation:
-    """Exact means per request of *table*: commands, bios and bytes, in all and by member.
+def mean_read_bytes(table: PlanTable) -> float:
+    """Bytes that a request reads from the members, on average.
 
-    >>> base = build_table([((((0,), True, 4096, 1),),)], np.zeros(1, np.int32), 1, 4096)
-    >>> expectation(base).writes
-    1.0
+    >>> base = build_table([((((0,), False, 4096, 1),),)], np.zeros(1, np.int32), 1, 4096)
+    >>> mean_read_bytes(base)
+    4096.0
     """
     weights = np.bincount(table.order, minlength=table.n_plans) / len(table.order)
-    per_phase = np.repeat(weights, np.diff(table.plan_phase_ptr))
-    weight = np.repeat(per_phase, np.diff(table.phase_child_ptr))
-    write = weight * table.child_is_write
-    read = weight - write
-
-    def by_member(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        sums = np.bincount(table.child_member, weights=values, minlength=table.n_members)
-        return sums.astype(np.float64)
-
-    return Expectation(
-        reads=float(read.sum()),
-        writes=float(write.sum()),
-        read_bios=float(read @ table.child_bios),
-        write_bios=float(write @ table.child_bios),
-        read_bytes=float(read @ table.child_bytes),
-        write_bytes=float(write @ table.child_bytes),
-        member_reads=by_member(read),
-        member_writes=by_member(write),
-        member_read_bytes=by_member(read * table.child_bytes),
-        member_write_bytes=by_member(write * table.child_bytes),
+    weight = np.repeat(
+        np.repeat(weights, np.diff(table.plan_phase_ptr)), np.diff(table.phase_child_ptr)
     )
+    return float((weight - weight * table.child_is_write) @ table.child_bytes)
 
 
 # -- read balancing -----------------------------------------------------------------------------

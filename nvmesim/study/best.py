@@ -118,22 +118,16 @@ class StateAnswer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `best --json`."""
-        measured: dict[str, Any] = dict.fromkeys(
-            ("iops", "p99_s", "p99_ci_s", "mean_s", "cpu", "verdict", "station")
-        )
-        if (r := self.result) is not None:
-            latency = r.total.latency
-            measured = {
-                "iops": r.total.iops.to_json(), "p99_s": latency.percentiles[99.0],
-                "p99_ci_s": latency.intervals.get("p99"), "mean_s": latency.mean,
-                "cpu": r.cpu.logical_utilization, "verdict": r.bottleneck.verdict,
-                "station": r.bottleneck.station,
-            }  # fmt: skip
+        r, load = self.result, self.applied
+        latency = r and r.total.latency
         return {
             "state": self.state, "met": self.met, "why": self.why, "lost": self.lost,
-            "probability": self.probability,
-            "load": None if self.applied is None else vars(self.applied),
-            **measured, "rebuild_hours": self.rebuild_hours,
+            "probability": self.probability, "load": load and vars(load),
+            "iops": r and r.total.iops, "p99_s": latency and latency.percentiles[99.0],
+            "p99_ci_s": latency and latency.intervals.get("p99"),
+            "mean_s": latency and latency.mean, "cpu": r and r.cpu.logical_utilization,
+            "verdict": r and r.bottleneck.verdict, "station": r and r.bottleneck.station,
+            "rebuild_hours": self.rebuild_hours,
             "trials": [
                 {"load": vars(t.applied), "iops": t.iops, "mean_s": t.mean_s, "p99_s": t.p99_s,
                  "cpu": t.cpu, "holds": t.holds, "decides": t.decides}
@@ -168,10 +162,7 @@ class LevelDesign:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `best --json`."""
-        return {
-            "name": self.name, "values": dict(self.values), "met": self.met,
-            "error": self.error or None, "states": [s.to_json() for s in self.states],
-        }  # fmt: skip
+        return {"name": self.name, "met": self.met, **vars(self), "error": self.error or None}
 
 
 @dataclass(frozen=True)
@@ -227,9 +218,9 @@ class Best(Drawable):
                      "cpu": limits.cpu, "iops": self.goal.iops},
             "answer": str(self),
             "met": best is not None,
-            "best": None if best is None else best.name,
-            "designs": [d.to_json() for d in self.designs],
-            "notes": list(self.notes),
+            "best": best and best.name,
+            "designs": self.designs,
+            "notes": self.notes,
         }  # fmt: skip
 
 
@@ -284,7 +275,8 @@ def best(
                    for v in changes]  # fmt: skip
         try:
             for values, changed, found in waiting:
-                near = _known(found[0].result())
+                first = found[0].result()
+                near = first.applied if isinstance(first, StateAnswer) else None
                 found += [pool.submit(search.answer, changed, values, state, near)
                           for state in asked[1:]]  # fmt: skip
             designs = [_design(v, [f.result() for f in found]) for v, _, found in waiting]
@@ -341,10 +333,6 @@ class _Search:
             return StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
         except InputError as error:
             return error
-
-
-def _known(found: StateAnswer | InputError | None) -> Applied | None:
-    return found.applied if isinstance(found, StateAnswer) else None
 
 
 def _design(

@@ -128,7 +128,7 @@ class Sizing(Drawable):
             "headroom": self.headroom, "stack": self.load.stack.name,
             "filesystem": self.load.filesystem, "ghz_per_miops": self.ghz_per_miops,
             "ghz": self.ghz, "smt": smt, "cycles_per_io": self.cycles_per_io,
-            "cpus": [cpu.to_json() for cpu in self.cpus], "curve": self.curve(),
+            "cpus": self.cpus, "curve": self.curve(),
         }  # fmt: skip
 
     def curve(self) -> list[dict[str, float]]:

@@ -142,7 +142,6 @@ def test_chunks_of_any_size_give_the_same(size: int, monkeypatch) -> None:
     whole = read_capture(path)
     cut = lines.chunks
     monkeypatch.setattr(blkparse, "chunks", lambda source: cut(source, size))
-    monkeypatch.setattr(blkparse, "SMALL", 400)
     parts = read_capture(path)
     assert table(parts).equals(table(whole))
     assert (parts.rows, parts.skipped) == (whole.rows, whole.skipped)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -15,9 +14,7 @@ from hypothesis import strategies as st
 from numba import config
 
 from nvmesim.capture import lines
-from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers import blkparse, blkparse_kernel, table_rows
-from nvmesim.capture.readers.table_rows import (
+from nvmesim.capture.lines import (
     INTEGER,
     LETTER,
     NAME,
@@ -26,10 +23,12 @@ from nvmesim.capture.readers.table_rows import (
     SECONDS,
     TWO_NAMES,
     ColumnNames,
+    Notes,
     Shape,
     TableColumn,
     operation_of,
 )
+from nvmesim.capture.readers import blkparse, blkparse_kernel
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache
 from tests.capture.composed import FORMS, requests
@@ -94,7 +93,7 @@ def scanned(text: str, shape: Shape) -> tuple[list[tuple[object, ...]], list[byt
         return False
 
     source = MemorySource(text.encode())
-    for batch in table_rows.table_batches(source, shape, names, notes, is_expected):
+    for batch in lines.table_batches(source, shape, names, notes, is_expected):
         known = names.known
         columns = [
             [known[i] for i in values] if column.kind in (NAME, TWO_NAMES) else values.tolist()
@@ -147,15 +146,15 @@ def test_columns_from_the_right_of_words_between_blanks() -> None:
     text = "  0,5 a\tnvme0n1   7 \n1.25 Web Content sda 8\r\n2,0 a b\n3,0 a sdb -9\n"
     rows, odd = scanned(text, shape)
     assert rows == [(500_000_000, "nvme0n1", 7), (1_250_000_000, "sda", 8)]
-    assert odd == [b"2.0 a b", b"3.0 a sdb -9"]
+    assert odd == [b"2,0 a b", b"3,0 a sdb -9"]
 
 
 def test_names_have_an_end(monkeypatch) -> None:
-    monkeypatch.setattr(table_rows, "MAX_NAMES", 3)
+    monkeypatch.setattr(lines, "MAX_NAMES", 3)
     shape = Shape({"n": TableColumn(0, NAME), "x": TableColumn(1, INTEGER)}, 2, 2)
     notes, names = Notes(), ColumnNames()
     text = "".join(f"d{k % 5},{k}\n" for k in range(10))
-    batches = list(table_rows.table_batches(MemorySource(text.encode()), shape, names, notes, bool))
+    batches = list(lines.table_batches(MemorySource(text.encode()), shape, names, notes, bool))
     assert names.known == ["d0", "d1", "d2"]
     assert sum(batch.columns["x"].size for batch in batches) == 6
     assert notes.warnings == ["4 rows of devices beyond the room for names (left out)"]
@@ -177,10 +176,10 @@ def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monke
     most = range(90, len(text) + 1, step * len(text) // 40)
     for size in {*range(1, min(len(text), 90), step), *most}:
 
-        def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[np.ndarray]:
+        def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[bytes]:
             return lines._chunks(source, size)
 
-        for module in (blkparse, lines, table_rows):
+        for module in (blkparse, lines):
             monkeypatch.setattr(module, "chunks", cut)
         table, skipped, warnings = table_of(path)
         assert table.equals(whole[0])
@@ -194,9 +193,9 @@ def test_a_thread_ahead_changes_nothing(name: str, tmp_path: Path, monkeypatch) 
     path = tmp_path / "t"
     path.write_text(text + text.split("\n", 1)[1] * 900)
     cut = lines.chunks
-    monkeypatch.setattr(table_rows, "chunks", lambda source: cut(source, 3000))
+    monkeypatch.setattr(lines, "chunks", lambda source: cut(source, 3000))
     threaded = table_of(path)
-    monkeypatch.setattr(table_rows, "ahead", lambda source, items: items)
+    monkeypatch.setattr(lines, "ahead", lambda source, items: items)
     alone = table_of(path)
     assert threaded[0].equals(alone[0])
     assert threaded[1:] == alone[1:]

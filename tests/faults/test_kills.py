@@ -12,7 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import nvmesim as ns
-from nvmesim.study.validate.skeleton import new_set
+from nvmesim.study.validate.published import new_set
 
 BEFORE = "what was there before"
 FEW, MANY = 1, 100

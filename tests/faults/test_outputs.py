@@ -10,7 +10,7 @@ import nvmesim as ns
 from nvmesim import code_cache
 from nvmesim.code_cache import read_private, write_private
 from nvmesim.files import write_text, written
-from nvmesim.study.validate.skeleton import new_set
+from nvmesim.study.validate.published import new_set
 
 
 def test_mode_of_what_was_there_stays(tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nvmesim.raid.arrays import PlanTable, expectation
+from nvmesim.raid.arrays import PlanTable
 from nvmesim.raid.geometry import Op, RaidGeometry
 from nvmesim.raid.planner.parity import StripeCache
 from nvmesim.raid.tables import plan_table
+from tests.raid.expected import expectation
 from tests.raid.requests import Plan, plan_request
 
 DATA = Path(__file__).parent / "data"

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from nvmesim.raid.arrays import expectation
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.planner.depth import DepthModel
 from nvmesim.raid.planner.parity import StripeCache
 from nvmesim.raid.tables import plan_table
+from tests.raid.expected import expectation
 from tests.raid.md_truth import Case, cases
 from tests.raid.requests import plan_request
 from tests.raid.test_table import check_arrays

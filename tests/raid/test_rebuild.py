@@ -4,10 +4,10 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.errors import GeometryError
-from nvmesim.raid.arrays import expectation
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.tables import check_plan_table, rebuild_plan_table
 from nvmesim.scenario.load import scenario_from_dict
+from tests.raid.expected import expectation
 from tests.raid.test_table import check_arrays
 
 KIB = 1024

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import nvmesim as ns
 from nvmesim.errors import GeometryError, ScenarioError
-from nvmesim.raid.arrays import expectation
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.planner.records import (
     SECTOR,
@@ -20,6 +19,7 @@ from nvmesim.raid.planner.records import (
 )
 from nvmesim.raid.tables import plan_table
 from nvmesim.scenario.load import scenario_from_dict
+from tests.raid.expected import expectation
 from tests.raid.requests import plan_request
 from tests.raid.volumes import ready_for, scenario, simulated
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvmesim.raid.arrays import expectation
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.planner.parity import RowTask, settle_row
 from nvmesim.raid.tables import plan_table
+from tests.raid.expected import expectation
 
 
 def popcount(mask: int) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nvmesim.raid.arrays import expectation
+from tests.raid.expected import expectation
 from tests.raid.volumes import expected, expected_members, ready_for, simulated, tables
 
 REBUILD = {"degraded": [1], "rebuild": True}

@@ -6,8 +6,9 @@ from nvmesim.measure.stations import reducer
 from nvmesim.model.request_kinds import RequestKind
 from nvmesim.model.volume_plans import volume_table
 from nvmesim.predict.prepare import prepare
-from nvmesim.raid.arrays import PlanTable, expectation
+from nvmesim.raid.arrays import PlanTable
 from nvmesim.scenario.load import scenario_from_dict
+from tests.raid.expected import expectation
 
 DRIVE = "intel-p4610-1.6tb"
 

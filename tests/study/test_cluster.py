@@ -160,7 +160,7 @@ def test_a_cluster_without_workers_is_gone(small, tmp_path, monkeypatch):
 def test_another_version_is_refused_by_name(small, tmp_path):
     other = tmp_path / "other.py"
     other.write_text(
-        "from nvmesim.study.sweep import cache\ncache.about = lambda: ('0.9.1', 'fedcba9876')\n"
+        "from nvmesim.study.sweep import point\npoint.about = lambda: ('0.9.1', 'fedcba9876')\n"
     )
     refused = pytest.raises(InputError, match=r"worker tcp://\S+ has nvmesim 0\.9\.1 with catalog")
     with started(tmp_path, 1, "--preload", str(other)) as found, refused:

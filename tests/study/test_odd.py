@@ -12,8 +12,7 @@ from nvmesim.errors import InfrastructureError, InputError
 from nvmesim.study.choose import COLUMNS, Search, choose
 from nvmesim.study.designs import goal_from_dict
 from nvmesim.study.sweep import workers as cluster
-from nvmesim.study.sweep.cache import PointCache, content_of
-from nvmesim.study.sweep.point import PointAnswer, parameter_column
+from nvmesim.study.sweep.point import PointAnswer, PointCache, content_of, parameter_column
 from tests.study.test_choose import GOAL
 
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict
 
 import pytest
+from pydantic import TypeAdapter
 
 from nvmesim.errors import InputError
 from nvmesim.study.validate.coverage import CoveredRow, coverage, failures, groups, json_rows
@@ -109,7 +110,7 @@ def test_a_case_is_fitted_predicted_and_kept_as_json() -> None:
     rows = [row(1, d, x, line) for line, (d, x) in enumerate(rates.items())]
     answer = answer_case(drive(*rows))
     assert {p.split for p in answer.predictions} == {"2 rows", "3 rows", "2 small rows"}
-    assert CaseAnswer.from_json(asdict(answer)).predictions[0].low > 0
+    assert TypeAdapter(CaseAnswer).validate_python(asdict(answer)).predictions[0].low > 0
     found = {g.name.strip(): g.found for g in groups([answer])}
     assert found["throughputs"].error < 0.5
     assert all(line["crps"] >= 0 for line in json_rows([answer]))

@@ -7,9 +7,8 @@ from nvmesim.errors import FitError, InputError
 from nvmesim.predict.uncertainty.standing import CPU_BOUND, Standing
 from nvmesim.study.validate.answer import answer
 from nvmesim.study.validate.predict import Value
-from nvmesim.study.validate.published import Question, find_sets, read_set
+from nvmesim.study.validate.published import Question, find_sets, new_set, read_set
 from nvmesim.study.validate.score import is_other_stack
-from nvmesim.study.validate.skeleton import new_set
 from tests.validate.conftest import PUBLISHED
 
 SETS = (

@@ -15,7 +15,6 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final, NamedTuple
@@ -23,18 +22,20 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.lines import Notes, chunks, whole_lines
-from nvmesim.capture.readers import blkparse_kernel as kernel
-from nvmesim.capture.readers.table_rows import (
+from nvmesim.capture.lines import (
     INTEGER,
     LETTER,
     OPERATION,
     OPTIONAL,
     ColumnNames,
+    Notes,
     Shape,
     TableColumn,
+    ahead,
+    chunks,
     table_batches,
 )
+from nvmesim.capture.readers import blkparse_kernel as kernel
 from nvmesim.capture.requests import UNKNOWN
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.capture.requests.table import Block, requests_capture
@@ -43,8 +44,6 @@ from nvmesim.capture.text import Head, Source
 SHORTEST_LINE: Final = 8
 """Bytes of an event line at least, ``0.0,D,1,1``; bounds the events of a chunk."""
 MAX_ODD_LINES: Final = 100_000
-SMALL: Final = 1 << 20
-N_THREADS: Final = 2
 
 _EVENT = re.compile(
     rb"^[ \t]*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]{1,2}\s+\S+(\s+\d+ \+ \d+|\s|$)", re.M
@@ -161,16 +160,15 @@ def read(source: Source) -> Capture:
 
 def blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """The requests of *source* in batches, in order of completion."""
-    pairer = Pairer()
     head = source.head.text.encode()
     layout = (None if _PLAIN.search(head) else find_layout(head)) or DEFAULT
-    yield from paired_blocks(_events(source, notes, layout, pairer), notes, pairer)
+    yield from paired_blocks(_events(source, notes, layout), notes)
 
 
-def _events(source: Source, notes: Notes, layout: Layout, pairer: Pairer) -> Iterator[Events]:
+def _events(source: Source, notes: Notes, layout: Layout) -> Iterator[Events]:
     """Events of blkparse in *layout*, and what is to be said of them."""
     other_lines = OtherLines(_SUMMARY, _SKIPS)
-    yield from text_events(source, notes, layout, other_lines, lambda: pairer.command_devices)
+    yield from text_events(source, notes, layout, other_lines)
     text = "events lost by blktrace (Skips): counts and depths are too low"
     notes.say(other_lines.lost, EVENTS_LOST, text)
     if layout.roles[kernel.OP] < 0:
@@ -205,11 +203,9 @@ def device_name(device: int) -> str:
     return f"{device >> 20},{device & (2**20 - 1)}" if device else "device"
 
 
-def paired_blocks(
-    batches: Iterable[Events], notes: Notes, pairer: Pairer | None = None
-) -> Iterator[Block]:
+def paired_blocks(batches: Iterable[Events], notes: Notes) -> Iterator[Block]:
     """Pair *batches* of events into blocks."""
-    pairer = pairer or Pairer()
+    pairer = Pairer()
     for events in batches:
         rows = pairer.feed(events)
         if rows.shape[1]:
@@ -231,63 +227,40 @@ class _Scanned(NamedTuple):
     odd: list[bytes]
     """Lines that are not events: summary or damage."""
     counters: np.ndarray
+    is_cut: bool
 
 
-def _scan(
-    data: np.ndarray, start: int, stop: int, layout: Layout, commands: np.ndarray
-) -> _Scanned:
-    room = (stop - start) // SHORTEST_LINE + 1
+def _scan(data: bytes, layout: Layout) -> _Scanned:
+    # A last line without its end may be cut within a number.
+    stop = len(data) if layout.has_end else data.rfind(b"\n") + 1
+    room = stop // SHORTEST_LINE + 1
     rows = np.empty((room, 4), np.int64)
     codes = np.empty((2, room), np.uint8)
     odd = np.empty((2, MAX_ODD_LINES), np.int64)
     counters = np.zeros(kernel.N_COUNTERS, np.int64)
     n, n_odd = kernel.scan_events(
-        data, start, stop, layout.form, np.array(layout.roles, np.int64),
-        512 if layout.in_bytes else 1, commands, np.empty((2, kernel.MAX_COLUMNS), np.int64),
-        rows, codes, odd, counters,
+        np.frombuffer(data, np.uint8), stop, layout.form, np.array(layout.roles, np.int64),
+        512 if layout.in_bytes else 1, np.empty((2, kernel.MAX_COLUMNS), np.int64), rows, codes,
+        odd, counters,
     )  # fmt: skip
-    lines = [data[a:b].tobytes() for a, b in odd[:, :n_odd].T.tolist()]
-    return _Scanned(Events(rows[:n], codes[:, :n]), lines, counters)
+    lines = [data[a:b] for a, b in odd[:, :n_odd].T.tolist()]
+    return _Scanned(Events(rows[:n], codes[:, :n]), lines, counters, stop < len(data))
 
 
 def text_events(
     source: Source, notes: Notes, layout: Layout, is_expected: Callable[[bytes], bool],
-    commands: Callable[[], np.ndarray] = lambda: np.empty(0, np.int64),
 ) -> Iterator[Events]:  # fmt: skip
-    """Events of lines in *layout*; a chunk is scanned on two threads while the last is paired.
+    """Events of lines in *layout*; a chunk is scanned on another thread while the last is paired.
 
-    Lines that are none and not *is_expected* count as skipped. *commands* are devices whose Q
-    events nobody needs.
+    Lines that are none and not *is_expected* count as skipped.
     """
-    waiting: list[Future[_Scanned]] = []
     steps = 0
-
-    def done() -> Iterator[Events]:
-        nonlocal steps
-        for future in waiting:
-            scanned = future.result()
-            notes.skipped += int(scanned.counters[kernel.SKIPPED])
-            notes.skipped += sum(not is_expected(line) for line in scanned.odd)
-            steps += int(scanned.counters[kernel.BOOKKEEPING])
-            if scanned.events.rows.shape[0]:
-                yield scanned.events
-
-    with ThreadPoolExecutor(N_THREADS) as pool:
-        for whole in chunks(source):
-            # A last line without its end may be cut within a number.
-            stop = whole.size if layout.has_end else whole_lines(whole)
-            notes.skipped += int(stop < whole.size)
-            data = whole[:stop]
-            middle = whole_lines(data[: stop // 2]) if stop >= SMALL else 0
-            known = commands()
-            started = [
-                pool.submit(_scan, data, *part, layout, known)
-                for part in ((0, middle), (middle, stop))
-                if part[1] > 0
-            ]
-            yield from done()
-            waiting = started
-        yield from done()
+    for scanned in ahead(source, (_scan(data, layout) for data in chunks(source))):
+        notes.skipped += int(scanned.counters[kernel.SKIPPED]) + scanned.is_cut
+        notes.skipped += sum(not is_expected(line) for line in scanned.odd)
+        steps += int(scanned.counters[kernel.BOOKKEEPING])
+        if len(scanned.events):
+            yield scanned.events
     notes.say(steps, FLUSH_STEPS, STEPS)
 
 

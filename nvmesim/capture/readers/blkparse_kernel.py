@@ -128,14 +128,6 @@ def _paired(action: int) -> bool:
 
 
 @compiled
-def _among(device: int, known: np.ndarray) -> bool:
-    for k in range(known.shape[0]):  # noqa: SIM110
-        if known[k] == device:
-            return True
-    return False
-
-
-@compiled
 def _fields(buf: np.ndarray, i: int, stop: int, commas: bool, bounds: np.ndarray, most: int) -> int:
     """Bounds of the columns of one line into bounds[2, MAX_COLUMNS]; how many, at most *most*."""
     column = 0
@@ -270,24 +262,23 @@ def _has_no_range(buf: np.ndarray, bounds: np.ndarray, width: int, at: int, stop
 
 @compiled
 def scan_events(
-    buf: np.ndarray, start: int, end: int, form: int, roles: np.ndarray, unit: int,
-    commands: np.ndarray, bounds: np.ndarray, events: np.ndarray, codes: np.ndarray,
-    odd: np.ndarray, counters: np.ndarray,
+    buf: np.ndarray, end: int, form: int, roles: np.ndarray, unit: int, bounds: np.ndarray,
+    events: np.ndarray, codes: np.ndarray, odd: np.ndarray, counters: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """Scan whole lines; number of events written and of lines that are no events.
 
     buf: uint8[n]. roles: int64[N_ROLES], columns. unit: bytes or sectors in one sector of the
-    length column (512 or 1). commands: int64[k], devices whose Q events nobody needs. bounds:
-    int64[2, MAX_COLUMNS], scratch. events: int64[room, 4], out: time ns, device, sector, sectors.
-    codes: uint8[2, room], out: action letter, operation. odd: int64[2, room], out: bounds of lines
-    that are no events (kept while there is room). counters: int64[N_COUNTERS], added to.
+    length column (512 or 1). bounds: int64[2, MAX_COLUMNS], scratch. events: int64[room, 4], out:
+    time ns, device, sector, sectors. codes: uint8[2, room], out: action letter, operation. odd:
+    int64[2, room], out: bounds of lines that are no events (kept while there is room). counters:
+    int64[N_COUNTERS], added to.
     """
     row = n_odd = 0
     known = max(roles[TIME], roles[ACTION], roles[OP])
     most = MAX_COLUMNS
     if form != TRACE:
         most = max(known, roles[SECTOR], roles[LENGTH], roles[MAJOR] + 1, roles[PLUS] + 2) + 1
-    following = start
+    following = 0
     while following < end:
         line = following
         stop = _line_end(buf, line, end)
@@ -341,7 +332,7 @@ def scan_events(
             counters[SKIPPED] += 1
         elif n == 0:
             counters[BOOKKEEPING] += action != 81
-        elif action != 81 or not _among(device, commands):
+        else:
             events[row, 0] = time
             events[row, 1] = device
             events[row, 2] = sector

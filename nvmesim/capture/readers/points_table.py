@@ -26,7 +26,7 @@ from nvmesim.capture.capture import (
     OpResult,
 )
 from nvmesim.capture.caveats import with_caveats
-from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked, results
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, UnitError, nearest
 from nvmesim.limits import MOST_POINTS
@@ -225,14 +225,7 @@ def read(source: Source) -> Capture:
     ]
     if not source.text().endswith("\n"):
         warnings.append("its last line has no end: check that nothing is missing")
-    return Capture(
-        file=source.path,
-        format="points",
-        version=None,
-        measurements=tuple(_measurement(row) for row in rows),
-        rows=len(rows),
-        warnings=tuple(warnings),
-    )
+    return results(source, "points", [_measurement(row) for row in rows], warnings)
 
 
 def _clean(name: str) -> str:

@@ -20,16 +20,17 @@ from typing import Final
 import numpy as np
 
 from nvmesim.capture.capture import Capture
-from nvmesim.capture.lines import OTHER_COMMANDS, Notes
-from nvmesim.capture.readers.table_rows import (
+from nvmesim.capture.lines import (
     INTEGER,
     LETTER,
     NAME,
     OPTIONAL,
+    OTHER_COMMANDS,
     SECONDS,
     TWO_NAMES,
     ColumnNames,
     Columns,
+    Notes,
     Shape,
     TableColumn,
     table_batches,

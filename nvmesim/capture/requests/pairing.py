@@ -66,13 +66,6 @@ class Pairer:
         self._foreign = 0
 
     @property
-    def command_devices(self) -> np.ndarray:
-        """int64[n], ids of the devices known to show D events: their Q events are not needed."""
-        known = self._devices[kernel.COMMANDS, : len(self._index)] == 1
-        ids: np.ndarray = np.array(self.device_ids, np.int64)[known]
-        return ids
-
-    @property
     def device_ids(self) -> list[int]:
         """Device ids in the order of the indices that `feed` puts out."""
         return list(self._index)

@@ -229,21 +229,22 @@ def _extend(plug: Plug, members: tuple[int, ...], row: int, n_rows: int) -> int:
     return n_rows
 
 
-def joined(
-    children: Sequence[tuple[tuple[int, ...], bool, int, int, int]], max_bytes: int
-) -> list[tuple[tuple[int, ...], bool, int, int, int]]:
-    """Neighbouring blocks as one command of one bio: an engine that plans whole strips.
+RawChild = tuple[tuple[int, ...], bool, int, int, int]
+"""Member alternatives, is a write, member offset, bytes, bios."""
+
+
+def joined(children: Iterable[RawChild], max_bytes: int, gap: int = 0) -> list[RawChild]:
+    """Neighbouring blocks, but for a *gap*, as one command of one bio, *max_bytes* at most.
 
     >>> joined([((0,), True, 4096, 4096, 1), ((0,), True, 0, 4096, 1)], 8192)
     [((0,), True, 0, 8192, 1)]
     """
-    done: list[tuple[tuple[int, ...], bool, int, int, int]] = []
+    done: list[RawChild] = []
     for members, is_write, start, size, _ in sorted(children):
-        if done:
-            last = done[-1]
-            touches = last[:2] == (members, is_write) and last[2] + last[3] == start
-            if touches and last[3] + size <= max_bytes:
-                done[-1] = (members, is_write, last[2], last[3] + size, 1)
+        if done and done[-1][:2] == (members, is_write):
+            begin, end = done[-1][2], done[-1][2] + done[-1][3]
+            if 0 <= start - end <= gap and start + size - begin <= max_bytes:
+                done[-1] = (members, is_write, begin, start + size - begin, 1)
                 continue
         done.append((members, is_write, start, size, 1))
     return done
@@ -254,8 +255,6 @@ def joined(
 BARRIER_UNIT: Final = 64 << 20
 """Source: Linux drivers/md/raid1.h, BARRIER_UNIT_SECTOR_SIZE, since 4.11."""
 
-RawChild = tuple[tuple[int, ...], bool, int, int, int]
-"""Member alternatives, is a write, member offset, bytes, bios."""
 Piece = tuple[int, int]  # start on the volume and length, bytes
 
 

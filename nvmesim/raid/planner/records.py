@@ -17,7 +17,7 @@ from typing import Final
 
 from nvmesim.raid.geometry import Op, RaidGeometry
 from nvmesim.raid.planner.parity import StripeCache
-from nvmesim.raid.planner.pieces import RawChild, read_order
+from nvmesim.raid.planner.pieces import RawChild, joined, read_order
 
 SECTOR: Final = 4096
 """Bytes of a sector of the pool. Assumed: ashift = 12, as drives of 4 KiB sectors get."""
@@ -137,7 +137,7 @@ def plan_records(
     phases = [[child for k in _not_held(reads, cache) for child in _read(geometry, k, below)]]
     if op == "write":
         writes = (child for k in touched for child in _written(geometry, first, k - first))
-        phases.append(aggregated(writes))
+        phases.append(joined(writes, AGGREGATION, WRITE_GAP))
     return phases
 
 
@@ -189,20 +189,3 @@ def _written(geometry: RaidGeometry, first: int, behind: int) -> list[RawChild]:
         for member, start, sectors in found
         if member not in geometry.degraded
     ]
-
-
-def aggregated(children: Iterable[RawChild]) -> list[RawChild]:
-    """Writes of a member that lie close together as one command.
-
-    >>> aggregated([((0,), True, 8192, 4096, 1), ((0,), True, 0, 4096, 1)])
-    [((0,), True, 0, 12288, 1)]
-    """
-    done: list[RawChild] = []
-    for members, is_write, start, size, _ in sorted(children):
-        if done and done[-1][0] == members:
-            begin, end = done[-1][2], done[-1][2] + done[-1][3]
-            if 0 <= start - end <= WRITE_GAP and start + size - begin <= AGGREGATION:
-                done[-1] = (members, True, begin, start + size - begin, 1)
-                continue
-        done.append((members, is_write, start, size, 1))
-    return done

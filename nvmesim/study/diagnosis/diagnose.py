@@ -27,8 +27,10 @@ from nvmesim.scenario.schema import Scenario
 from nvmesim.study.diagnosis.evidence import (
     LEAST_NOISE,
     TAIL_NOISE,
+    Change,
     ErrorScale,
     MeasuredRow,
+    ShortRuns,
     log_likelihood,
     log_ratios,
     misfit,
@@ -37,7 +39,6 @@ from nvmesim.study.diagnosis.evidence import (
     rows_of,
 )
 from nvmesim.study.diagnosis.mistakes import MISTAKES, Mistake, Server, Variant
-from nvmesim.study.diagnosis.runs import Change, ShortRuns
 from nvmesim.study.sweep.api import Progress, tables_of
 
 HEALTHY: Final = 0.5
@@ -84,13 +85,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `diagnose --json`."""
-        return {
-            "code": self.code, "name": self.name, "probability": self.probability,
-            "set": dict(self.changes),
-            "iops": None if self.iops is None else self.iops.to_json(),
-            "check": self.check, "mend": self.mend, "source": self.source,
-            "alike": list(self.alike),
-        }  # fmt: skip
+        return {"set" if name == "changes" else name: v for name, v in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -116,13 +111,8 @@ class ComparedRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of `diagnose --json`."""
-        return {
-            "label": self.label, "measured": self.measured,
-            "measured_within": [self.around.low, self.around.high],
-            "predicted": self.predicted.to_json(),
-            "inside": self.is_inside, "p99_measured_s": self.p99_measured_s,
-            "p99_predicted_s": self.p99_predicted_s,
-        }  # fmt: skip
+        within = [self.around.low, self.around.high]
+        return {**vars(self), "measured_within": within, "inside": self.is_inside}
 
 
 @dataclass(frozen=True)
@@ -169,13 +159,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `diagnose --json` prints."""
-        return {
-            "scenario": self.scenario, "healthy": self.healthy,
-            "rows": [row.to_json() for row in self.rows],
-            "explanations": [e.to_json() for e in self.explanations],
-            "next": None if self.next is None else self.next.to_json(),
-            "left_out": list(self.left_out),
-        }  # fmt: skip
+        return dict(vars(self))
 
 
 def diagnose(

@@ -13,8 +13,7 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.evidence import MeasuredRow
-from nvmesim.study.diagnosis.runs import Change
+from nvmesim.study.diagnosis.evidence import Change, MeasuredRow
 
 WEIGHTS: Final = {"common": 3.0, "occasional": 1.0, "rare": 0.3, "any rate": 0.04}
 """How common a mistake is. "Any rate" is a limit's: it may be anywhere over two decades, and is

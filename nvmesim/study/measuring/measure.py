@@ -37,7 +37,7 @@ from nvmesim.predict.uncertainty.numbers import Z95, Factor, factors, label_of, 
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.runs import short_window
+from nvmesim.study.diagnosis.evidence import short_window
 from nvmesim.study.measuring.machine import Machine, Target
 from nvmesim.study.measuring.rows import PLAN, Row, options
 
@@ -143,7 +143,7 @@ class Measuring:
                  "file": str(s.file), "settled": s.settled, "half_width": s.half_width}
                 for s in self.steps
             ],
-            "fit": self.fit.to_json(),
+            "fit": self.fit,
         }  # fmt: skip
 
 

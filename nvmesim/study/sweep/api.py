@@ -14,9 +14,8 @@ from nvmesim.measure.control import MAX_REQUESTS
 from nvmesim.predict.prepare import EngineFactory
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.sweep.cache import content_of
 from nvmesim.study.sweep.plan import check, make_plan, put
-from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob, answer, to_frame
+from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob, answer, content_of, to_frame
 from nvmesim.study.sweep.store import (
     Store,
     check_format,

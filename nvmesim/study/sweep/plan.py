@@ -20,7 +20,7 @@ import numpy as np
 
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import scenario_from_dict, toml_or_text, with_values
-from nvmesim.study.sweep.cache import content_of
+from nvmesim.study.sweep.point import content_of
 
 Method = Literal["grid", "random", "lhs"]
 TRIES: Final = 64

@@ -17,8 +17,7 @@ import polars as pl
 
 from nvmesim.errors import InputError
 from nvmesim.files import written
-from nvmesim.study.sweep.cache import content_of, fingerprint
-from nvmesim.study.sweep.point import PointAnswer
+from nvmesim.study.sweep.point import PointAnswer, content_of, fingerprint
 from nvmesim.version import __version__
 
 FORMAT: Final = 1

@@ -24,8 +24,7 @@ from itertools import islice
 from typing import IO, Any, Final
 
 from nvmesim.errors import InfrastructureError, InputError, NvmesimError
-from nvmesim.study.sweep.cache import about
-from nvmesim.study.sweep.point import PointAnswer, SweepJob, answer
+from nvmesim.study.sweep.point import PointAnswer, SweepJob, about, answer
 from nvmesim.version import install_command
 
 DEATHS: Final = 2

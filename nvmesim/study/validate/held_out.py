@@ -19,6 +19,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter
+
 from nvmesim.calibrate.bench import GHZ, GHZ_ENDS
 from nvmesim.calibrate.datasheet import read_datasheet
 from nvmesim.calibrate.drive.fit import fit_drive
@@ -32,7 +34,7 @@ from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
-from nvmesim.study.sweep.cache import content_of, digest_of, package_files
+from nvmesim.study.sweep.point import content_of, digest_of, package_files
 from nvmesim.study.validate.held_cases import (
     POINT_COLUMNS,
     HeldCase,
@@ -98,23 +100,6 @@ class CaseAnswer:
     predictions: tuple[Prediction, ...] = ()
     failures: tuple[Failure, ...] = ()
 
-    @classmethod
-    def from_json(cls, tables: Mapping[str, Any]) -> CaseAnswer:
-        """Return the answer whose `asdict` is *tables*."""
-        return cls(
-            tuple(
-                Prediction(
-                    **{
-                        **row,
-                        "standing": Standing(**row["standing"]),
-                        "parts": {name: tuple(span) for name, span in row["parts"].items()},
-                    }
-                )
-                for row in tables["predictions"]
-            ),
-            tuple(Failure(**row) for row in tables["failures"]),
-        )
-
 
 def held_out(
     names: Sequence[str] = (), progress: Callable[[str, float], None] | None = None
@@ -125,9 +110,10 @@ def held_out(
     """
     cases = find_cases(names)
     answers: dict[str, CaseAnswer] = {}
+    kept = TypeAdapter(CaseAnswer)
     for case in cases:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            answers[case.name] = CaseAnswer.from_json(json.loads(read_private(_file(case))))
+        with suppress(OSError, ValueError):
+            answers[case.name] = kept.validate_python(json.loads(read_private(_file(case))))
     rest = [case for case in cases if case.name not in answers]
     if rest:
         with ProcessPoolExecutor(min(PROCESSES, len(rest)), get_context("spawn")) as pool:

@@ -41,6 +41,8 @@ from nvmesim.capture.readers.fio.log_rows import (
     sample_rows,
     version_of,
 )
+from nvmesim.capture.requests import UNKNOWN_TIME
+from nvmesim.capture.requests.table import Block, block_frame, rows_of
 from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
 from nvmesim.warning import Warning
@@ -290,26 +292,16 @@ def _requests(
 
 def _frame(rows: Rows, device: str | None) -> pl.DataFrame:
     """Rows as requests. Without issue times a completion is known to its millisecond only."""
-    n = rows.value.size
-    unknown = pl.Series(dtype=pl.Int64).extend_constant(None, n)
-    issue, complete = unknown, pl.Series(rows.time_ns)
+    unknown = np.full_like(rows.value, UNKNOWN_TIME)
+    issue, complete = unknown, rows.time_ns
     if rows.issue_ns is not None:
         # A lat log writes 0 in place of its issue time.
-        known = rows.issue_ns > 0
-        issue = pl.Series(rows.issue_ns).set(pl.Series(~known), None)
-        complete = pl.Series(np.where(known, rows.issue_ns + rows.value, rows.time_ns))
-    return pl.DataFrame(
-        [
-            issue.alias("issue_ns"),
-            complete.alias("complete_ns"),
-            pl.Series("latency_ns", rows.value),
-            _ops(rows.op),
-            pl.Series("bytes", rows.bytes),
-            (unknown if rows.offset is None else pl.Series(rows.offset)).alias("offset"),
-            pl.Series("device", [device], dtype=pl.String).new_from_index(0, n),
-            pl.Series("depth", dtype=pl.Int32).extend_constant(None, n),
-        ]
-    )
+        issue = np.where(rows.issue_ns > 0, rows.issue_ns, UNKNOWN_TIME)
+        complete = np.where(rows.issue_ns > 0, rows.issue_ns + rows.value, rows.time_ns)
+    offset = unknown if rows.offset is None else rows.offset
+    table = rows_of(issue, complete, offset, rows.bytes, np.zeros_like(unknown), rows.op)
+    names = [] if device is None else [device]
+    return block_frame(Block(table, names)).with_columns(latency_ns=pl.Series(rows.value))
 
 
 def _ops(codes: np.ndarray) -> pl.Series:

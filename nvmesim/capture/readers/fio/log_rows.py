@@ -29,12 +29,15 @@ from nvmesim.capture.capture import (
     percentiles_of_bins,
 )
 from nvmesim.capture.checked_numbers import MAX_LATENCY_S
-from nvmesim.capture.lines import OTHER_COMMANDS, STEPS_BACK, Notes, line_frames
-from nvmesim.capture.readers.table_rows import (
+from nvmesim.capture.lines import (
     INTEGER,
+    OTHER_COMMANDS,
+    STEPS_BACK,
     ColumnNames,
+    Notes,
     Shape,
     TableColumn,
+    line_frames,
     table_batches,
 )
 from nvmesim.capture.requests import UNKNOWN_TIME

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from nvmesim.capture.capture import OPS, Capture, Measurement, OpResult
-from nvmesim.capture.checked_numbers import checked
+from nvmesim.capture.checked_numbers import checked, results
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,
@@ -97,14 +97,9 @@ def read(source: Source) -> Capture:
         warnings.append(f"{len(reported)} runs stand in this file, each measured by itself")
     found = _measured(source, reported, warnings)
     versions = dict.fromkeys(run.load.version for run in reported if run.load.version)
-    return Capture(
-        file=source.path,
-        format="fio-text",
-        version=", ".join(versions) or None,
-        measurements=tuple(found),
-        rows=sum(len(run.sections) or 1 for run in reported),
-        warnings=tuple(dict.fromkeys(warnings)),
-    )
+    rows = sum(len(run.sections) or 1 for run in reported)
+    version = ", ".join(versions) or None
+    return results(source, "fio-text", found, warnings, version=version, rows=rows)
 
 
 def _measured(source: Source, runs: list[TextRun], warnings: list[str]) -> list[Measurement]:

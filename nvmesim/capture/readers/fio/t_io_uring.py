@@ -13,7 +13,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, Measurement, OpResult
 from nvmesim.capture.caveats import with_caveats
-from nvmesim.capture.checked_numbers import MAX_RATE, checked
+from nvmesim.capture.checked_numbers import MAX_RATE, checked, results
 from nvmesim.capture.readers.fio import normal_output
 from nvmesim.capture.readers.fio.fio_jobs import tell_apart
 from nvmesim.capture.text import Head, Source, shown
@@ -94,14 +94,8 @@ def read(source: Source) -> Capture:
         n = len(run.seconds)
         text = f"{m.label}: the mean of the last {n - n // 2} of {n} seconds"
         warnings.append(Warning(STEADY, text, m.label))
-    capture = Capture(
-        file=source.path,
-        format="t-io-uring",
-        version=None,
-        measurements=tuple(found),
-        rows=sum(len(run.seconds) for run in runs),
-        warnings=tuple(warnings),
-    )
+    rows = sum(len(run.seconds) for run in runs)
+    capture = results(source, "t-io-uring", found, warnings, rows=rows)
     if not normal_output.sniff(source.head):
         return capture
     beside = normal_output.read(source)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
-from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked, results
 from nvmesim.capture.readers.fio.fio_jobs import (
     COUNT_TOLERANCE,
     TRIMS,
@@ -84,14 +84,10 @@ def read(source: Source) -> Capture:
             measured.append(measure_groups(source, good, util, warnings))
     newest = last[-1]
     version = newest.fio_version or _stated_load(text).version
-    return Capture(
-        file=source.path,
-        format="fio-terse",
-        version=f"{version} (terse {newest.version})" if version else f"terse {newest.version}",
-        measurements=tuple(tell_apart(measured)),
-        rows=len(lines),
-        warnings=tuple(warnings),
-    )
+    terse = f"terse {newest.version}"
+    version = f"{version} ({terse})" if version else terse
+    found = tell_apart(measured)
+    return results(source, "fio-terse", found, warnings, version=version, rows=len(lines))
 
 
 def _jobs(
