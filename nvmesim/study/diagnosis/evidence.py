@@ -35,6 +35,8 @@ SHARED_BY_ALL: Final = 0.4
 """The same of a row that reads and one that writes."""
 FREEDOM: Final = 5.0
 """Degrees of freedom of the t-distribution."""
+SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
+"""Engines of fio on which a depth has no effect. Source: fio documentation, iodepth."""
 WIDTHS: Final = (0.125, 0.25, 0.5, 1.0, 1.5)
 """The prediction's error on this server over what its interval says, each as likely: the interval
 holds 95 % of what others measured, and many servers were predicted to a few percent."""
@@ -86,6 +88,15 @@ def rows_of(captures: Captures) -> tuple[list[MeasuredRow], list[str]]:
         why = left_out[0] if left_out else "the captures hold requests but no measurements"
         raise InputError(f"no row can be compared with a prediction: {why}")
     return rows, left_out
+
+
+def notes_of(captures: Captures) -> tuple[str, ...]:
+    """Return what the rows of *captures* are not, though their commands may look like it."""
+    engines = {m.conditions.engine for c in captures.files for m in c.measurements} & SYNCHRONOUS
+    return tuple(
+        f"{engine}: each job has one request in flight, whatever iodepth asks; io_uring or libaio "
+        "has as many as asked" for engine in sorted(filter(None, engines))
+    )  # fmt: skip
 
 
 def _row(measurement: Measurement) -> MeasuredRow:

@@ -30,7 +30,11 @@ REQUESTS: Final = 3_000
 """Of a run at least."""
 ROUNDS: Final = 8
 """It completes what is in flight so many times at least."""
+MOST: Final = 100_000
 BATCHES: Final = 24
+FILLS: Final = 4
+"""Where drives differ, write buffers take so many times their size to settle: a slow drive's begins
+as full as those of all are on average."""
 OF_WRITES: Final = ("workload.*.sync", "workload.*.fsync", "workload.*.filesystem")
 """Keys that loads without writes cannot have: a change of them leaves those as they are."""
 
@@ -86,5 +90,8 @@ def short_window(
     """Return what a run of *least* requests counted after its warm-up; None if nothing ended."""
     ready = prepare(scenario, seed=seed)
     requests = max(least, rounds * ready.load.in_flight)
-    kept = ready.run_short(max(1, requests // BATCHES), requests, longest=1)
+    own = [(d.profile, d.link, d.delay_ps) for d in scenario.drives]
+    if any(one != own[0] for one in own):
+        requests = max(requests, min(MOST, FILLS * int(ready.load.buffer_slots.sum())))
+    kept = ready.run_short(max(1, requests // BATCHES), requests)
     return kept.window(kept.warmup()[0]) if kept.requests else None
