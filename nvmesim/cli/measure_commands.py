@@ -259,7 +259,8 @@ def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -
     measured = plural(len(done.steps), "row")
     notes = [f"measured by nvmesim in {done.seconds:.0f} s: {measured} of fio"]
     if done.ended in ("interrupted", "failed"):
-        notes.append(f"{done.ended} before its plan was over {done.error}".strip())
+        why = f": {done.error}" if done.error else ""
+        notes.append(f"{done.ended} before its plan was over{why}")
     notes += [f"{key}: {text}" for key, text in done.conditions.items() if key != "smart"]
     if throttled:
         notes.append("throttled: hot while it was measured")
