@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from nvmesim.study.measuring.machine import Machine, Target
     from nvmesim.study.measuring.measure import Answer, MeasuredStep, Measuring, Plan
 
-FILE_SIZE = "4GiB"
+FILE_SIZE = "4G"
+"""As fio and people say it; fio's "4GiB" is 4 GB."""
 ENDED = {
     "enough": "another row would narrow it by less than a tenth",
     "budget": "the time is over", "plan": "every row of the plan is measured",
@@ -83,7 +86,8 @@ def measure(
     if target is None or output is None:
         raise InputError("name a drive or a file, and -o PROFILE.toml; or --plan for a job file")
     check_writable(output)
-    from nvmesim.study.measuring.machine import Machine, Target, lay_out, target_of
+    _check_apart(output, None if host else target)
+    from nvmesim.study.measuring.machine import Machine, Target, target_of
     from nvmesim.study.measuring.measure import FioRunner, Plan
     from nvmesim.units import PS_PER_S, parse_time_ps
 
@@ -100,19 +104,44 @@ def measure(
     if writes and not found.made:
         _confirm(machine, found, confirmed)
         _fill(machine, found, engine, asked=precondition)
-    try:
+    with _laid_out(machine, found):
         measured_on = _conditions(machine, found, plan)
-        if found.made:
-            click.echo(
-                f"nvmesim: writing {found.size} to {found.path}, removed afterwards", err=True
-            )
-        lay_out(machine, found)
         runner = FioRunner(machine, found, engine)
         done = replace(_run(replace(plan, runner=runner)), conditions=measured_on)
-    finally:
-        if found.made:
-            machine.asked(f"rm -f -- {shlex.quote(found.path)}")
     return _written(done, output, as_json, throttled=_throttled(machine, found, measured_on))
+
+
+def _check_apart(output: Path, target: str | None) -> None:
+    """Refuse a profile that would be written over what is measured, or where rows are kept."""
+    rows = output.with_suffix(".rows")
+    if target is not None and output.resolve() == Path(target).resolve():
+        raise InputError(f"{output}: is what is measured; give the profile a name of its own")
+    if rows == output or (rows.exists() and not rows.is_dir()):
+        raise InputError(f"{rows}: rows are kept in a folder of this name; choose another -o")
+
+
+@contextmanager
+def _laid_out(machine: Machine, target: Target) -> Iterator[None]:
+    """Make the file that is measured, if it is to be made, and remove it however this ends."""
+    from nvmesim.study.measuring.machine import lay_out
+
+    def end(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    ends = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) == signal.SIG_DFL]
+    for number in ends:
+        signal.signal(number, end)
+    try:
+        if target.made:
+            click.echo(f"nvmesim: writing {target.size} to {target.path}, removed afterwards",
+                       err=True)  # fmt: skip
+            lay_out(machine, target)
+        yield
+    finally:
+        if target.made:
+            machine.asked(f"rm -f -- {shlex.quote(target.path)}")
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _answer(server: str | None, stack: str) -> Answer | None:
@@ -219,15 +248,19 @@ def _say_step(step: MeasuredStep, left_s: float) -> None:
 
 
 def _known(step: MeasuredStep) -> str:
-    return "" if step.half_width is None else f"known to ±{step.half_width:.0%}"
+    how = "expected" if step.is_expected else "known to"
+    return "" if step.half_width is None else f"{how} ±{step.half_width:.0%}"
 
 
 def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -> int:
     from nvmesim.catalog.toml import to_toml
+    from nvmesim.show.words import plural
 
-    notes = [f"measured by nvmesim in {done.seconds:.0f} s: {len(done.steps)} rows of fio"]
+    measured = plural(len(done.steps), "row")
+    notes = [f"measured by nvmesim in {done.seconds:.0f} s: {measured} of fio"]
     if done.ended in ("interrupted", "failed"):
-        notes.append(f"{done.ended} before its plan was over {done.error}".strip())
+        why = f": {done.error}" if done.error else ""
+        notes.append(f"{done.ended} before its plan was over{why}")
     notes += [f"{key}: {text}" for key, text in done.conditions.items() if key != "smart"]
     if throttled:
         notes.append("throttled: hot while it was measured")
@@ -237,7 +270,7 @@ def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -
     write_text(output, to_toml(profile))
     rows = output.with_suffix(".rows")
     click.echo(
-        f"nvmesim: {ENDED[done.ended]}; {len(done.steps)} rows in {done.seconds / 60:.1f} min, "
+        f"nvmesim: {ENDED[done.ended]}; {measured} in {done.seconds / 60:.1f} min, "
         f"{_known(done.steps[-1]) or 'width not known'}; wrote {output} and {rows}", err=True,
     )  # fmt: skip
     if "virt" in done.conditions:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nvmesim as ns
+from nvmesim.capture.capture import Capture, Conditions, Measurement
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
@@ -16,12 +17,15 @@ from nvmesim.show.views.measured import diagnosis_blocks
 from nvmesim.study.diagnosis.diagnose import ComparedRow, Diagnosis, Explanation, NextMeasurement
 from nvmesim.study.diagnosis.evidence import (
     ErrorScale,
+    MeasuredRow,
+    ShortRuns,
     log_likelihood,
     misfit,
+    notes_of,
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES
+from nvmesim.study.diagnosis.mistakes import MISTAKES, Server
 from tests.study.planted import PLANTED, found_codes, healthy, plant, remembering, trial
 from tests.study.slow_servers import slow_servers
 
@@ -113,6 +117,45 @@ def test_the_next_measurement_is_named_as_fio_names_it():
     assert told["tells"] == ["a", "b"]
 
 
+def server_of():
+    """`SERVER`, of eight drives, and a search for what explains two of its rows."""
+    tables = tomllib.loads(SERVER)
+    tables["drives"][0] |= {"profile": "samsung-pm9a3-3.84tb", "count": 8}
+    loads = [{"access": "random", "block_size": "4 KiB", "read": read, "threads_total": 16,
+              "outstanding": 8} for read in (1.0, 0.0)]  # fmt: skip
+    runs = ShortRuns(tables, ".")
+    rows = [MeasuredRow("", load, 1e5, None, is_buffered=True) for load in loads]
+    return runs, loads, Server(tables, runs.scenario({}, *loads), rows)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: m.code)
+def test_every_form_can_be_built_and_none_makes_a_server_much_faster(mistake):
+    """Eight drives: more than one VMD domain takes. Only blocks that were never written are fast,
+    and drives that are as new.
+    """
+    runs, loads, server = server_of()
+    variants = list(mistake.variants(server))
+    plain = runs.figures([({}, load) for load in loads], "")
+    found = runs.figures([(v.change, load) for v in variants for load in loads], "")
+    assert None not in found
+    for variant, *pair in zip(variants, found[::2], found[1::2], strict=True):
+        faster = [one["iops"] / was["iops"] for one, was in zip(pair, plain, strict=True)]
+        assert max(faster) < 1.1 or mistake.code == "fresh", (variant.name, faster)
+
+
+def test_a_short_run_waits_until_a_slow_member_has_filled_its_buffer():
+    _, (_, writes), server = server_of()
+    runs = ShortRuns({**server.tables, "volume": [{"raid": "raid0"}]}, ".")
+    (slow,) = runs.figures([(server.last_profile(write={"program": "1 ms"}), writes)], "")
+    (plain,) = runs.figures([({}, writes)], "")
+    assert slow["iops"] < 0.5 * plain["iops"]
+
+
+def test_rows_that_state_a_page_cache_are_not_explained_by_their_engine():
+    depth = next(m for m in MISTAKES if m.code == "depth")
+    assert not depth.variants(server_of()[2])
+
+
 @pytest.mark.parametrize(
     ("measured", "healthy", "told", "explained"),
     [(1.6e5, 0.8, "Nothing is wrong", False), (1e5, 0.8, "no usual mistake explains it", True),
@@ -137,6 +180,12 @@ def test_a_flush_that_a_row_states_is_part_of_its_load(tmp_path):
     path.write_text("op,block_size,jobs,iodepth,iops,sync\nrandwrite,4 KiB,1,1,574,fsync\n")
     ((row,), _) = rows_of(ns.read_captures([path]))
     assert row.workload["fsync"] == 1
+
+
+def test_an_engine_on_which_a_depth_has_no_effect_is_named():
+    rows = [Measurement("a", Conditions(engine=name), {}) for name in ("psync", "io_uring", None)]
+    (note,) = notes_of(ns.Captures((Capture(None, "fio", None, tuple(rows), 3),)))
+    assert note.startswith("psync:")
 
 
 def test_rows_that_do_not_state_their_load_are_counted_or_refused(tmp_path):

@@ -129,8 +129,8 @@ def diagnosis_blocks(found: Diagnosis) -> list[Block]:
         shown.append(
             Line(f"{_chance(found.healthy)}  nothing is wrong: it is as its scenario says")
         )
-    left_out = tuple(f"left out: {reason}" for reason in found.left_out)
-    return [*shown, Warnings(left_out)] if left_out else shown
+    noted = (*found.notes, *(f"left out: {reason}" for reason in found.left_out))
+    return [*shown, Warnings(noted)] if noted else shown
 
 
 def _compared(found: Diagnosis) -> Block:
@@ -160,9 +160,8 @@ def _explained(one: Explanation, found: Diagnosis) -> Iterator[Block]:
 
 
 def _is_calm(found: Diagnosis) -> bool:
-    """True if the scenario as it is explains the rows, and most of them lie inside."""
-    inside = sum(row.is_inside for row in found.rows)
-    return found.healthy >= SURE and 2 * inside >= len(found.rows)
+    """True if the scenario as it is explains the rows, without much doubt."""
+    return found.healthy >= SURE and found.is_healthy
 
 
 def _headline(found: Diagnosis) -> str:
@@ -179,7 +178,7 @@ def _headline(found: Diagnosis) -> str:
             f"{rows - inside} of {plural(rows, 'row')} outside, and no usual mistake explains it; "
             "check first that the scenario is what was measured (drives, RAID, file or device)"
         )
-    elif found.is_healthy:
+    elif all(found.healthy >= e.probability for e in found.explanations):
         told = f"nothing may be wrong ({found.healthy:.0%}), or one of what follows"
     return (
         f"Measured {format_iops(worst.measured)}, predicted {format_iops(worst.predicted.value)} "
@@ -211,7 +210,8 @@ def _next(found: Diagnosis) -> str:
     where = "one drive alone" if found.next.drives else "the whole server"
     ends = [f"{format_iops(rate)} if {tells}"
             for rate, tells in zip(found.next.iops, found.next.tells, strict=False)]  # fmt: skip
+    jobs = plural(load["jobs"], "job")
     return (
-        f"Measure next: {where} with {load['op']} of {load['block_size']}, {load['jobs']} jobs at "
+        f"Measure next: {where} with {load['op']} of {load['block_size']}, {jobs} at "
         f"depth {load['iodepth']}. {ends[0]}; {ends[1]}."
     )

@@ -34,11 +34,12 @@ from nvmesim.study.diagnosis.evidence import (
     log_likelihood,
     log_ratios,
     misfit,
+    notes_of,
     on_drives,
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, Mistake, Server, Variant
+from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS, Mistake, Server, Variant
 from nvmesim.study.sweep.api import Progress, tables_of
 
 HEALTHY: Final = 0.5
@@ -59,6 +60,8 @@ ALIKE: Final = 0.05
 cannot tell apart."""
 DECIDES: Final = 0.1
 """Least difference of the logarithm of IOPS by which a measurement tells two explanations apart."""
+STRAY: Final = 0.25
+"""Share of a healthy server's rows that may lie outside of their intervals."""
 SHOWN: Final = 0.01
 """Least probability of an explanation that is listed."""
 
@@ -117,7 +120,7 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class NextMeasurement:
-    """The measurement that tells the likeliest explanations apart."""
+    """The measurement that tells the likeliest explanations apart, not one that was made."""
 
     workload: Mapping[str, Any]
     drives: int | None
@@ -145,17 +148,22 @@ class Diagnosis:
     scenario: str
     rows: tuple[ComparedRow, ...]
     healthy: float
-    """Probability that the server is as its scenario says."""
+    """Probability that the server is as its scenario says, or that these rows do not show what is
+    different."""
     explanations: tuple[Explanation, ...]
     """The likeliest first; "none of these" among them."""
     next: NextMeasurement | None
     left_out: tuple[str, ...] = ()
     """Rows that could not be compared, and why."""
+    notes: tuple[str, ...] = ()
+    """What the captures say of how they measured."""
 
     @property
     def is_healthy(self) -> bool:
-        """True if nothing explains the rows better than the scenario as it is."""
-        return all(self.healthy >= e.probability for e in self.explanations)
+        """True if nothing explains the rows better than the scenario as it is, and it does."""
+        outside = sum(not row.is_inside for row in self.rows)
+        is_likeliest = all(self.healthy >= e.probability for e in self.explanations)
+        return is_likeliest and outside <= STRAY * len(self.rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `diagnose --json` prints."""
@@ -179,7 +187,7 @@ def diagnose(
     rows, left_out = rows_of(found)
     tables, base = tables_of(scenario)
     search = _Search(tables, base, rows, seed, workers, progress)
-    return search.diagnosis(tuple(left_out))
+    return replace(search.diagnosis(tuple(left_out)), notes=notes_of(found))
 
 
 @dataclass(frozen=True)
@@ -236,7 +244,7 @@ class _Search:
         columns = [(result, row, c) for result, row in zip(self._predicted, self._rows, strict=True)
                    for c in row.figures]  # fmt: skip
         self._scale = ErrorScale(
-            np.array([max(r.certainty.figures[c].total) / Z95 for r, _, c in columns]),
+            np.array([_deviation(r.certainty.figures[c].around(1.0)) for r, _, c in columns]),
             np.array([LEAST_NOISE if c == "iops" else TAIL_NOISE for _, _, c in columns]),
             tuple(c for _, _, c in columns),
             tuple(row.workload["read"] > 0 for _, row, _ in columns),
@@ -276,10 +284,10 @@ class _Search:
             whole += [one for one in tried if np.isfinite(one.ratios).all()]
         chances = self._weighed(whole)
         found = sorted(_likeliest(whole).values(), key=lambda one: -chances[one.code])
-        listed = [
-            one for one in found if chances[one.code] >= SHOWN
-            and np.abs(one.ratios - self._healthy).max() >= ALIKE  # else it explains nothing
-        ]  # fmt: skip
+        idle = [one for one in found if np.abs(one.ratios - self._healthy).max() < ALIKE]
+        # what these rows would not show is, as far as they tell, nothing
+        chances["healthy"] += sum(chances.pop(one.code) for one in idle)
+        listed = [one for one in found if chances.get(one.code, 0.0) >= SHOWN]
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
         explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
         explanations.sort(key=lambda e: -e.probability)
@@ -339,11 +347,14 @@ class _Search:
             "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
         priors = {"healthy": HEALTHY, "unknown": UNKNOWN}
-        whole = sum(m.weight for m in MISTAKES)
+        weights = {m.code: m.weight for m in MISTAKES}
+        if self._server.is_buffered:
+            weights["page-cache"] = WEIGHTS["stated"]
+        whole = sum(weights.values())
         for one in found:
             scores = [log_likelihood(one.ratios, self._scale), *self._between(one, found)]
             likelihoods.setdefault(one.code, []).extend(s for s in scores if s > -math.inf)
-            shares = [(1 - HEALTHY - UNKNOWN) * m.weight / whole for m in one.mistakes]
+            shares = [(1 - HEALTHY - UNKNOWN) * weights[m.code] / whole for m in one.mistakes]
             priors[one.code] = math.prod(shares)
         return probabilities(likelihoods, priors)
 
@@ -398,7 +409,14 @@ class _Search:
                         "threads_total": jobs, "outstanding": depth}  # fmt: skip
                 out.append((load, None))
                 out += [({**load, "targets": [name]}, 1) for name in alone]
-        return out
+        known = [_asked(row.workload) for row in self._rows]
+        return [(load, drives) for load, drives in out if _asked(load) not in known]
+
+
+def _asked(load: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a load asks for, to compare it with another."""
+    keys = ("access", "block_size", "read", "threads_total", "outstanding", "targets")
+    return tuple(load.get(key) for key in keys)
 
 
 def _likeliest(found: Sequence[_Trial]) -> dict[str, _Trial]:
@@ -407,6 +425,11 @@ def _likeliest(found: Sequence[_Trial]) -> dict[str, _Trial]:
     for one in sorted(found, key=lambda f: -f.score):
         out.setdefault(one.code, one)
     return out
+
+
+def _deviation(around: tuple[float, float]) -> float:
+    """Standard deviation of the logarithm, of a 95 % interval around 1."""
+    return math.log(around[1] / around[0]) / (2 * Z95)
 
 
 def _figures(result: Result) -> dict[str, float]:

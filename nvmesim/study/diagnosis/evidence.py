@@ -47,6 +47,8 @@ SHARED_BY_ALL: Final = 0.4
 """The same of a row that reads and one that writes."""
 FREEDOM: Final = 5.0
 """Degrees of freedom of the t-distribution."""
+SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
+"""Engines of fio on which a depth has no effect. Source: fio documentation, iodepth."""
 WIDTHS: Final = (0.125, 0.25, 0.5, 1.0, 1.5)
 """The prediction's error on this server over what its interval says, each as likely: the interval
 holds 95 % of what others measured, and many servers were predicted to a few percent."""
@@ -98,6 +100,15 @@ def rows_of(captures: Captures) -> tuple[list[MeasuredRow], list[str]]:
         why = left_out[0] if left_out else "the captures hold requests but no measurements"
         raise InputError(f"no row can be compared with a prediction: {why}")
     return rows, left_out
+
+
+def notes_of(captures: Captures) -> tuple[str, ...]:
+    """Return what the rows of *captures* are not, though their commands may look like it."""
+    engines = {m.conditions.engine for c in captures.files for m in c.measurements} & SYNCHRONOUS
+    return tuple(
+        f"{engine}: each job has one request in flight, whatever iodepth asks; io_uring or libaio "
+        "has as many as asked" for engine in sorted(filter(None, engines))
+    )  # fmt: skip
 
 
 def _row(measurement: Measurement) -> MeasuredRow:
@@ -262,7 +273,11 @@ REQUESTS: Final = 3_000
 """Of a run at least."""
 ROUNDS: Final = 8
 """It completes what is in flight so many times at least."""
+MOST: Final = 100_000
 BATCHES: Final = 24
+FILLS: Final = 4
+"""Where drives differ, write buffers take so many times their size to settle: a slow drive's begins
+as full as those of all are on average."""
 OF_WRITES: Final = ("workload.*.sync", "workload.*.fsync", "workload.*.filesystem")
 """Keys that loads without writes cannot have: a change of them leaves those as they are."""
 
@@ -318,5 +333,8 @@ def short_window(
     """Return what a run of *least* requests counted after its warm-up; None if nothing ended."""
     ready = prepare(scenario, seed=seed)
     requests = max(least, rounds * ready.load.in_flight)
-    kept = ready.run_short(max(1, requests // BATCHES), requests, longest=1)
+    own = [(d.profile, d.link, d.delay_ps) for d in scenario.drives]
+    if any(one != own[0] for one in own):
+        requests = max(requests, min(MOST, FILLS * int(ready.load.buffer_slots.sum())))
+    kept = ready.run_short(max(1, requests // BATCHES), requests)
     return kept.window(kept.warmup()[0]) if kept.requests else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -15,8 +16,18 @@ from nvmesim.errors import InfrastructureError, InputError, nearest
 
 QUICK_S: Final = 60.0
 """Time that a look at the machine may take."""
+ENDING_S: Final = 10.0
+"""Time that fio is given to end its jobs."""
 LOST: Final = 255
 """ssh's own exit code: the connection, not the command, has failed."""
+HERE: Final = "trap '' INT; exec \"$@\""
+"""ssh asks at the terminal, so that it stays in its session, where a Ctrl-C would reach it."""
+THERE: Final = (
+    """trap '' PIPE; exec 3<&0; "$@" 3<&- </dev/null & p=$!; """
+    "{ read x <&3; kill $p; } >/dev/null 2>&1 & w=$!; wait $p; c=$?; kill $w; exit $c"
+)
+"""Ends the command when the connection that feeds its shell ends: fio would go on by itself. Nor
+must what it then says, and nobody hears, end it before its jobs."""
 _CTRL: Final = "/sys/block/{disk}/device"
 CONDITIONS: Final = {
     "kernel": "uname -r",
@@ -54,29 +65,42 @@ class Machine:
     def run(self, words: Sequence[str], timeout: float | None = None) -> str:
         """Return what the command prints; InfrastructureError in one line if it fails.
 
-        A terminal's Ctrl-C does not reach a program of this machine: its row is finished.
+        A terminal's Ctrl-C does not reach it: its row is finished. It ends with its caller, here
+        and there.
         """
-        command = list(words)
         if self.host:
-            command = [_program("ssh"), self.host, shlex.join(words)]
+            there = shlex.join(["sh", "-c", THERE, "sh", *words])
+            command = ["sh", "-c", HERE, "sh", _program("ssh"), self.host, there]
         else:
-            command[0] = _program(command[0])
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=timeout, check=False,
-                stdin=None if self.host else subprocess.DEVNULL, start_new_session=not self.host,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
+            command = [_program(words[0]), *words[1:]]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=not self.host,
+        ) as process:  # fmt: skip
+            held, process.stdin = process.stdin, None  # open until it ends: see THERE
+            try:
+                out, said = process.communicate(timeout=timeout)
+            except BaseException as failure:
+                process.terminate()  # killed, fio would leave its jobs running
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=ENDING_S)
+                process.kill()
+                if not isinstance(failure, subprocess.TimeoutExpired):
+                    raise
+                raise InfrastructureError(
+                    f"{self._named(words[0])} has not ended after {timeout:.0f} s"
+                ) from None
+            finally:
+                if held is not None:
+                    held.close()
+        code = process.returncode
+        if self.host and code == LOST:
+            raise InfrastructureError(f"{self.host}: the connection is lost: {_last(said)}")
+        if code:
             raise InfrastructureError(
-                f"{self._named(words[0])} has not ended after {timeout:.0f} s"
-            ) from None
-        if self.host and done.returncode == LOST:
-            raise InfrastructureError(f"{self.host}: the connection is lost: {_last(done.stderr)}")
-        if done.returncode:
-            raise InfrastructureError(
-                f"{self._named(words[0])} ended with code {done.returncode}: {_last(done.stderr)}"
+                f"{self._named(words[0])} ended with code {code}: {_last(said)}"
             )
-        return done.stdout
+        return out
 
     def asked(self, line: str) -> str:
         """Return what the shell *line* prints; empty if it fails."""
@@ -181,23 +205,31 @@ def refuse_unless_free(machine: Machine, device: str) -> str:
     signature that lsblk or blkid knows.
     """
     text = machine.run(
-        ["lsblk", "-J", "-o", "NAME,TYPE,MOUNTPOINTS,FSTYPE,PTTYPE,SERIAL,RO", device], QUICK_S
+        ["lsblk", "-J", "-o", "NAME,TYPE,MOUNTPOINT,FSTYPE,PTTYPE,SERIAL,RO", device], QUICK_S
     )
     (found,) = json.loads(text)["blockdevices"]
     reasons = []
     if found.get("type") not in ("disk", "loop"):
         reasons.append(f"is a {found.get('type')}, not a whole disk")
-    if any(found.get("mountpoints") or ()):
-        reasons.append(f"is mounted on {', '.join(m for m in found['mountpoints'] if m)}")
+    if found.get("mountpoint"):
+        reasons.append(f"is mounted on {found['mountpoint']}")
     if found.get("children"):
         reasons.append(f"has {len(found['children'])} partitions or holders")
     for key, what in (("fstype", "file system or member"), ("pttype", "partition table")):
         if found.get(key):
             reasons.append(f"has a {what} ({found[key]})")
-    if found.get("ro"):
+    if found.get("ro") in (True, "1"):  # lsblk before 2.33 prints texts
         reasons.append("is read-only")
-    if not reasons and machine.asked(f"blkid -p {shlex.quote(device)}"):
-        reasons.append("has a signature that blkid knows")
+    if not reasons:
+        # 2: there is nothing on it; anything else, and no blkid, is no such answer
+        quoted = shlex.quote(device)
+        code = machine.asked(
+            f"[ -w {quoted} ] && PATH=$PATH:/usr/sbin:/sbin blkid -p {quoted} >/dev/null; echo $?"
+        )
+        if code != "2":
+            reasons.append({
+                "1": "cannot be written by this user", "0": "has a signature that blkid knows",
+            }.get(code, f"is not said to be empty by blkid (code {code})"))  # fmt: skip
     holders = machine.asked(f"ls /sys/class/block/{shlex.quote(found['name'])}/holders")
     if holders:
         reasons.append(f"is held by {', '.join(holders.split())}")

@@ -113,6 +113,8 @@ class MeasuredStep:
     """True if the rate kept still before the time was over."""
     half_width: float | None
     """Relative, 95 %, of the answer; None: nothing could be fitted yet."""
+    is_expected: bool = False
+    """True if that is what the last fit expected of it, not yet fitted."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class Measuring:
             "rows": [
                 {"name": s.row.name, "op": s.row.op, "block_size": s.row.kib * 1024,
                  "jobs": s.row.jobs, "iodepth": s.row.depth, "seconds": s.seconds,
-                 "file": str(s.file), "settled": s.settled, "half_width": s.half_width}
+                 "file": str(s.file), "settled": s.settled, "half_width": s.half_width,
+                 "expected": s.is_expected}
                 for s in self.steps
             ],
             "fit": self.fit,
@@ -212,7 +215,7 @@ def measure(plan: Plan) -> Measuring:
             spent = sum(step.seconds for step in steps)
             plan.progress(f"measuring {row.name}: {row.tells}", min(1.0, spent / plan.budget_s))
         try:
-            step = _measured(plan, row)
+            step = _measured(plan, row, is_first=not steps)
         except (KeyboardInterrupt, InfrastructureError) as failure:
             # a terminal's Ctrl-C ends ssh too
             is_asked = isinstance(failure, KeyboardInterrupt) or plan.stop()
@@ -220,22 +223,23 @@ def measure(plan: Plan) -> Measuring:
                 raise (KeyboardInterrupt() if is_asked else failure) from None
             ended, error = ("interrupted", "") if is_asked else ("failed", str(failure))
             break
+        is_expected = False
         begins_writes = row.writes and not any(s.row.writes for s in steps)
         left.remove(row)
         steps.append(step)
         if known is not None and row.name in known.rows and not begins_writes:
-            fit, known = None, known.after(row)
+            fit, known, is_expected = None, known.after(row), True
         elif plan.adaptive and len(steps) >= FIRST:
             fit, known = _looked_at(plan, steps)
         if known is not None:
-            steps[-1] = replace(step, half_width=known.half_width())
+            steps[-1] = replace(step, half_width=known.half_width(), is_expected=is_expected)
         plan.on_step(steps[-1])
     if not steps:
         raise KeyboardInterrupt
     if fit is None:
         fit, known = _looked_at(plan, steps)
         if known is not None:
-            steps[-1] = replace(steps[-1], half_width=known.half_width())
+            steps[-1] = replace(steps[-1], half_width=known.half_width(), is_expected=False)
     if fit is None:
         raise FitError(
             f"the rows in {plan.folder} determine no drive; measure longer, or fit them otherwise: "
@@ -270,9 +274,11 @@ def _seconds(row: Row, steps: Sequence[MeasuredStep]) -> float:
     return row.seconds * (sum(shares) / len(shares) if shares else 1.0)
 
 
-def _measured(plan: Plan, row: Row) -> MeasuredStep:
+def _measured(plan: Plan, row: Row, *, is_first: bool) -> MeasuredStep:
     text, seconds = plan.runner.run(row)
     plan.folder.mkdir(parents=True, exist_ok=True)
+    for stale in PLAN if is_first else ():  # of an earlier profile, maybe of another drive
+        (plan.folder / f"{stale.name}.json").unlink(missing_ok=True)
     file = plan.folder / f"{row.name}.json"
     write_text(file, text)
     steady = [job.get("steadystate", {}) for job in json.loads(text)["jobs"]]
