@@ -52,7 +52,7 @@ def answer(result: Result) -> str:
     fast = html([shown.ranges(result), shown.cards(result)])
     sections = [
         html([Warnings(tuple(result.warnings))]),
-        _section("What would help", f"{html(present(shown.reliefs(changes)))}{_apply(changes)}"),
+        _section("What would help", f"{html(present(shown.reliefs(changes)))}{_apply(shown.helping(changes))}"),
         _section("Latency", _charts(result)),
         _section("The server under this load", html(present(server(result)))),
         _folded("How it is known", html([shown.facts(result), shown.known(result)])),
@@ -74,7 +74,8 @@ def _verdict(result: Result) -> str:
     css, sign = ("met", "✓") if p >= SURE else ("missed", "✗") if p <= 1 - SURE else ("unsure", "?")
     limit = words.time(goal.limit)
     asked, chance = f"{goal.what} within {limit}", f"with a probability of {words.chance(p)}"
-    text = f"Misses {asked}: met {chance}" if css == "missed" else f"Meets {asked} {chance}"
+    verb = "Meets" if p >= 0.5 else "Misses" if css == "missed" else "More likely misses"
+    text = f"{verb} {asked} {chance}" if p >= 0.5 else f"{verb} {asked}: met {chance}"
     return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(text)}</p>'
 
 

@@ -208,17 +208,19 @@ def comparison_blocks(found: Comparison) -> list[b.Block]:
 
 def ranking_blocks(ranking: Ranking) -> list[b.Block]:
     """The choice in a sentence, and a row for each design."""
-    rows = ranking.table.to_dicts()
+    rows, is_rate = ranking.table.to_dicts(), ranking.metric == "iops"
+    number = words.kiops if is_rate else "{:,.4g}".format
+    known = {str(r["candidate"]): Interval(r["mean"], r["low"], r["high"])
+             for r in rows if r["low"] is not None}  # fmt: skip
+    spans = {name: words.span(i) if is_rate else f"{number(i.low)} to {number(i.high)}"
+             for name, i in known.items()}  # fmt: skip
     cells = [
-        (str(r["candidate"]), f"{r['mean']:,.6g}", f"{r['low']:,.6g} to {r['high']:,.6g}",
-         str(r["rounds"]), f"{r['requests']:,}",
-         "" if r["dropped_after"] is None else str(r["dropped_after"]))
+        (name := str(r["candidate"]), number(r["mean"]), spans.get(name, ""), str(r["rounds"]),
+         "" if r["dropped_after"] is None else f"{r['dropped_after']} runs")
         for r in rows
     ]  # fmt: skip
-    heads = ("design", ranking.metric, "95 % within", "replications", "requests", "dropped after")
-    bars = {str(r["candidate"]): Interval(r["mean"], r["low"], r["high"]) for r in rows}
-    drawn = _bars(bars) if ranking.metric == "iops" else None
-    return b.present(b.Line(str(ranking), "head"), drawn,
+    heads = ("design", "IOPS" if is_rate else ranking.metric, "95 % within", "runs", "behind after")
+    return b.present(b.Line(str(ranking), "head"), _bars(known) if is_rate else None,
                    b.table("Designs", heads, cells))  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nvmesim.show.blocks import Block, Bullets, Cell, Charts, Line, Section, Table, Warnings, table
 from nvmesim.show.page import document
 from nvmesim.show.words import about, kiops, percent, plural
-from nvmesim.study.designs import short_keys
+from nvmesim.study.designs import heading, short_keys, value_words
 
 if TYPE_CHECKING:
     import polars as pl
@@ -90,7 +90,7 @@ def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, s
     by = next((k for k in counts if k != over), None)
     if by is not None and counts[by] > MOST_LINES:
         return {}
-    short = dict(zip(keys, short_keys(keys), strict=True))
+    short = {k: heading(s) for k, s in zip(keys, short_keys(keys), strict=True)}
     shown = known.with_columns(pl.col(by).cast(pl.String)) if by else known
     lines = f", a line for each {short[by]}" if by else ""
     ideal = over.endswith("count")
@@ -134,7 +134,7 @@ def points(rows: Sequence[Row], keys: Sequence[str]) -> Table:
             ]  # fmt: skip
         why = [row["error"] or ""] if has_errors else []
         cells.append([*(text_of(row[k]) for k in keys), *figures, *why])
-    heads = [f"<{key}" for key in short_keys(keys)]
+    heads = [f"<{heading(key)}" for key in short_keys(keys)]
     return table("Points", [*heads, *FIGURES, *(["<why not"] if has_errors else [])], cells)
 
 
@@ -183,10 +183,11 @@ def _grid(
         [text_of(value), *(cell(cells[value, other]) for other in axes[across])]
         for value in axes[down]
     ]
-    heads = [short[down], *(f"{short[across]} {text_of(value)}" for value in axes[across])]
+    over = [value_words(short[across], text_of(value)) for value in axes[across]]
+    heads = [heading(short[down]), *over]
     notes = []
     if best is not None:
-        where = ", ".join(f"{short[key]} {text_of(best[key])}" for key in (down, across))
+        where = ", ".join(value_words(short[k], text_of(best[k])) for k in (down, across))
         figure_in = figure.replace(" [us]", " in us")
         notes = [f"{figure_in}; most IOPS: {kiops(best['iops'])} with {where}"]
     return table(figure, heads, lines, notes=notes)

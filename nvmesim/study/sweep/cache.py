@@ -21,7 +21,7 @@ from nvmesim.version import __version__
 
 KEPT_VERSIONS: Final = 4
 """Folders of other versions that are kept, newest first."""
-_IGNORED: Final = ("name", "ignored")
+_IGNORED: Final = ("name", "ignored", "table")
 """Parts of a scenario that no number depends on."""
 _NOT_PASSED: Final = {"__pycache__", "calibrate", "cli", "describe", "show", "study", "ui"}
 """Packages that a point does not pass: how it is asked for, drawn or printed."""
