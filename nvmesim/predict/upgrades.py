@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from nvmesim.catalog.links import PCIE_LANES, SOCKET_RATES, Link, parse_link, pcie
 from nvmesim.catalog.load import version, with_kernel, with_level
+from nvmesim.errors import InputError
 from nvmesim.predict.bottleneck import MORE_OUTSTANDING
 from nvmesim.predict.changes import (
     Change,
@@ -20,6 +21,7 @@ from nvmesim.predict.changes import (
     with_profiles,
 )
 from nvmesim.raid.planner.records import SECTOR
+from nvmesim.scenario.hardware import check_lanes
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
 from nvmesim.units import format_size
 
@@ -181,7 +183,19 @@ def one_file_a_thread(s: ResolvedScenario) -> Change | None:
 
 
 def one_more_drive(s: ResolvedScenario) -> Change | None:
-    """One more drive, like the last: in every volume under load, or as a target of its own."""
+    """One more drive, like the last: in every volume under load, or as a target of its own.
+
+    None where no lanes are left for it.
+    """
+    change = _one_more_drive(s)
+    try:
+        check_lanes(s.sockets, s.adapters, change.scenario.drives if change else (), s.interconnect)
+    except InputError:
+        return None
+    return change
+
+
+def _one_more_drive(s: ResolvedScenario) -> Change | None:
     used = {t.index for g in s.workload for t in g.targets if t.kind == "volume"}
     volumes = [v for v in s.volumes if v.index in used]
     files = any(t.parts > 1 for g in s.workload for t in g.targets)

@@ -137,7 +137,7 @@ def rank(
     whole = _whole([tables[i] for i in order], seed, workers or 1)
     ends = ENDS.get(metric, ("", ""))
     rows = [
-        {"candidate": names[i], "mean": _known(row, metric, names[i], requests),
+        {"candidate": names[i], "mean": row.get(metric) or sign * float(np.mean(values[i])),
          "low": row.get(ends[0]), "high": row.get(ends[1]), "rounds": len(values[i]),
          "requests": len(values[i]) * requests, "dropped_after": dropped.get(i)}
         for i, row in zip(order, whole, strict=True)

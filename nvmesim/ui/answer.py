@@ -15,6 +15,7 @@ from typing import Any, Final
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Relief
 from nvmesim.measure.paired import Comparison
+from nvmesim.predict.bottleneck import best_relief
 from nvmesim.predict.changes import watts
 from nvmesim.predict.result import Result
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -26,6 +27,7 @@ from nvmesim.show.page import escaped, figures, html, script_json
 from nvmesim.show.report import server
 from nvmesim.study.best import STATES, in_state
 from nvmesim.study.choose import capacity
+from nvmesim.study.designs import short_keys, value_words
 from nvmesim.ui.controls import controls
 
 SURE: Final = 0.9
@@ -52,7 +54,8 @@ def answer(result: Result) -> str:
     fast = html([shown.ranges(result), shown.cards(result)])
     sections = [
         html([Warnings(tuple(result.warnings))]),
-        _section("What would help", f"{html(present(shown.reliefs(changes)))}{_apply(shown.helping(changes))}"),
+        _section("What would help",
+                 f"{html(present(shown.reliefs(changes)))}{_apply(shown.helping(changes))}"),
         _section("Latency", _charts(result)),
         _section("The server under this load", html(present(server(result)))),
         _folded("How it is known", html([shown.facts(result), shown.known(result)])),
@@ -173,8 +176,9 @@ def names_of(quotes: Sequence[Quote]) -> list[str]:
     if len(set(names)) == len(names):
         return names
     own = list(differing([q.tables for q in quotes]).items())[:2]
+    shown = [(short_keys([key])[0], values) for key, values in own]
     return [
-        ", ".join([name, *(f"{key.rpartition('.')[2]} {of[i]}" for key, of in own if of[i] != "-")])
+        ", ".join([name, *(value_words(key, of[i]) for key, of in shown if of[i] != "-")])
         for i, name in enumerate(names)
     ]
 
@@ -212,10 +216,16 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
         "IOPS, a drive failed": [_iops(q.degraded) for q in quotes],
         "IOPS, while it is rebuilt": [_iops(q.rebuilding) for q in quotes],
         "hours to rebuild": ["-" if r is None else f"{r.hours:.2g}" for r in rebuilds],
-        "limited by": [r.bottleneck.station or r.bottleneck.verdict for r in results],
+        "limited by": [_limit(r) for r in results],
         "lacks of the goal": [_lacks(r) for r in results],
         "IOPS against 1": ["", *against],
     }
+
+
+def _limit(result: Result) -> str:
+    """What stops it, in the words of its sentence."""
+    said = result.bottleneck.sentence.removeprefix("Limited by ")
+    return said.removesuffix(".").removesuffix(f"; {best_relief(())}")
 
 
 def _drives(scenario: ResolvedScenario) -> str:

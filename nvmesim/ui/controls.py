@@ -241,6 +241,8 @@ def _raid(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
         return {k: v for k, v in tables.items() if k != "volume"}
     before = (tables.get("volume") or [{}])[0]
     lost = {"layout"} | ({"degraded", "rebuild"} if value == "raid0" else set())
+    if value not in ("raid5", "raid6"):
+        lost |= {"group_thread_cnt", "stripe_cache"}
     own: dict[str, Any] = {}
     if (value in POOLS) != (before.get("raid") in POOLS) or not before:
         # what is of md is not of ZFS, and the other way round

@@ -227,11 +227,26 @@ def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
     again = resolve(scenario_from_dict(put(given, change.set)))
     made, meant = (
         [[g.n_threads for g in s.workload], [k.cpu.cores for k in s.sockets],
-         [(v.stripe_cache, v.workers) for v in s.volumes]] for s in (again, change.scenario)
+         [(v.stripe_cache, v.workers, v.members) for v in s.volumes]]
+        for s in (again, change.scenario)
     )  # fmt: skip
     assert made == meant
     ghz = [k.ghz for k in change.scenario.sockets]
     assert [k.ghz for k in again.sockets] == pytest.approx(ghz, rel=1e-3)
+
+
+def test_one_more_drive_is_counted_where_that_alone_makes_it_and_has_lanes() -> None:
+    def setting(**how: Any) -> Any:
+        change = reliefs.one_more_drive(resolved(**how))
+        return change and change.set
+
+    assert setting(drives=4) == {"drives.0.count": 5}
+    assert setting(drives=4, volume={"raid": "raid10"}) == {"drives.0.count": 6}
+    assert setting(drives=4, volume={"raid": "raid5", "members": [0, 1, 2, 3]}) == {}
+    full = {"server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
+            "drives": [{"profile": "intel-p4610-1.6tb", "count": 12}],
+            "workload": [{"threads": 1, "outstanding": 1}]}  # fmt: skip
+    assert reliefs.one_more_drive(resolve(scenario_from_dict(full))) is None
 
 
 def test_a_setting_has_its_command_and_one_more_drive_its_watts_and_price() -> None:

@@ -244,6 +244,15 @@ def test_what_would_help_can_be_applied(page, platform):
         page.api.jobs.cancel_all()
 
 
+def test_what_was_applied_for_one_level_does_not_stop_another(page):
+    body = {"toml": to_text(controls.start()), "apply": {"volume.*.group_thread_cnt": 8}}
+    workers = page.post("api/design", body).json()["toml"]
+    moved = page.post("api/design", {"toml": workers, "set": {"volume.raid": "raid10"}}).json()
+    assert "error" not in moved
+    assert "group_thread_cnt" not in moved["toml"]
+    page.api.jobs.cancel_all()
+
+
 def test_what_does_not_fit_says_what_would(page):
     found = page.post("api/fits", {"toml": to_text(controls.start())}).json()["unfit"]
     assert "zfs-mirror, raidz1" in found["volume.engine"]["openzfs"]

@@ -177,14 +177,16 @@ def side_by_side(results: Mapping[str, Result]) -> dict[str, Drawing]:
 def _bars(found: Rows, title: str, colour: str) -> Drawing:
     """A bar for each design; thin: its 95 % interval, its text beyond all of them."""
     top = _top(found)
+    beyond = {r["design"]: f" (to {rounded(r['high']):,.6g})" for r in found if r["high"] > top}
     rows: Rows = [
         {"design": words.one_line(r["design"]), "value": rounded(r["value"]), "end": 1.03 * top,
          "low": rounded(r["low"]), "high": rounded(min(r["high"], top)),
-         "text": f"{r['value']:,.4g}", "within": f"{r['low']:,.4g} to {r['high']:,.4g}"}
+         "text": f"{r['value']:,.4g}{beyond.get(r['design'], '')}",
+         "within": f"{r['low']:,.4g} to {r['high']:,.4g}"}
         for r in found
     ]  # fmt: skip
     up = c.y("design", names=[r["design"] for r in rows])
-    across = c.x("value", title, domain=(0, top * 1.22 or 1), ticks=6)
+    across = c.x("value", title, domain=(0, top * (1.5 if beyond else 1.22) or 1), ticks=6)
     text = ", ".join(f"{r['design']} {r['text']}" for r in rows)
     return c.layered(
         c.mark("bar", rows, across, up, height={"band": 0.6}, color=colour,
