@@ -148,7 +148,7 @@ def value_words(short: str, value: object) -> str:
     ('8 drives', 'raid5', 'outstanding each 16')
     """
     if short == "count":
-        return f"{value} drives"
+        return f"{value} drive" + "s" * (str(value) != "1")
     return str(value) if short in _BY_VALUE else f"{heading(short)} {value}"
 
 
