@@ -91,15 +91,19 @@ def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, s
     if by is not None and counts[by] > MOST_LINES:
         return {}
     short = {k: heading(s) for k, s in zip(keys, short_keys(keys), strict=True)}
-    shown = known.with_columns(pl.col(by).cast(pl.String)) if by else known
-    lines = f", a line for each {short[by]}" if by else ""
+    shown = known
+    if by is not None:
+        shown = known.with_columns(pl.col(by).cast(pl.String)).rename({by: short[by]})
+        by = short[by]
+    lines = f", a line for each value of {by}" if by else ""
     ideal = over.endswith("count")
     text = f"Simulated; bands: 95 % intervals{lines}."
     text += " Dotted: as many times the first point." * ideal
     drawn = scaling(shown, over, by=by, title=short[over], ideal=ideal)
     out: dict[str, tuple[Any, str]] = {f"IOPS against {short[over]}": (drawn, text)}
     if known["lat_p99_us"].is_not_null().sum() > 1:
-        text = f"Each point another {short[over]}{lines}; dashed: the bound of the fullest station."
+        text = f"Each point another value of {short[over]}{lines}; "
+        text += "dashed: the bound of the fullest station."
         out["p99 against IOPS"] = (load_curve(shown, by=by), text)
     if by is None and len(known) <= MOST_LINES * 3:
         text = "Share of the time that the fullest station of each kind works, in percent."
