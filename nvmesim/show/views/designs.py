@@ -112,15 +112,17 @@ def _choice(choice: Choice) -> list[b.Block]:
     shown = looked[:MOST_ROWS]
     look: dict[str, b.Look] = {"chosen": "strong", "rejected": "faint"}
     rows = [
-        [c.name, CHOICE_STATES.get(c.state, c.state), *_figures(c, what), c.reason] for c in shown
-    ]
+        [c.name, CHOICE_STATES.get(c.state, c.state),
+         "" if c.state == "rejected" else words.chance(c.p_meets), *_figures(c, what), c.reason]
+        for c in shown
+    ]  # fmt: skip
     notes = []
     if len(looked) > len(shown):
         notes.append(f"{len(looked) - len(shown)} more were rejected.")
     if idle := len(choice.candidates) - len(looked):
         notes.append(f"{idle} were not simulated: they cost no less than those that were.")
     looks = [look.get(c.state, "") for c in shown]
-    heads = ("candidate", "<state", _cost(choice), "IOPS", "p99 [us]", "<why not")
+    heads = ("candidate", "<state", "probability", _cost(choice), "IOPS", "p99 [us]", "<why not")
     return [
         b.Line(str(choice), "head"),
         b.Charts({f"Throughput against {what}": (choice_chart(choice), CHOICE_CAPTION)}),
