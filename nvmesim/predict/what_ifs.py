@@ -229,25 +229,29 @@ class WhatIfs:
             return len(kept) >= MIN_PAIRED and paired.half_of_rate(head, kept.records) <= KNOWN
 
         try:
-            return self._again(change.scenario, is_known).records
+            return self._again(change.scenario, is_known, is_change=True).records
         except InputError as error:
             text = f"{change.text} was not simulated: {error}"
             self.warnings.append(Warning("what-if-failed", text))
             return None
 
-    def _prepared(self, scenario: ResolvedScenario) -> Prepared:
-        """*scenario* with write buffers as full as they are at the end of the measured run."""
-        level = 0.0
+    def _prepared(self, scenario: ResolvedScenario, *, is_change: bool = False) -> Prepared:
+        """*scenario* with write buffers as full as they are at the end of the measured run.
+
+        A change that brings more may fill those that stayed empty: a pilot tells.
+        """
+        level = None if is_change and self.ready.load.buffers.size else 0.0
         if self._starts_full:
             drives = of_drives(self.ready.load, self.ready.lowered.network)
             level = fill_share(self.measured.window, drives) if drives.buffers.size else 0.0
         return prepare(scenario, self.ready.make, self.ready.seed, level, is_variant=True)
 
     def _again(
-        self, scenario: ResolvedScenario, is_known: Callable[[Collector], bool] | None = None
-    ) -> Collector:
+        self, scenario: ResolvedScenario, is_known: Callable[[Collector], bool] | None = None,
+        *, is_change: bool = False,
+    ) -> Collector:  # fmt: skip
         """Run another scenario shortly, paired with the first batches of this one."""
-        other = self._prepared(scenario)
+        other = self._prepared(scenario, is_change=is_change)
         requests = REBUILD_REQUESTS
         if self.ready.scenario.workload:
             few = max(LEAST_REQUESTS, round(SHORT_VISITS / self._visits))
