@@ -107,7 +107,8 @@ def _charts(result: Result) -> str:
 
     charts = {}
     if len(result.curve) > 1:
-        caption = "Each point has another number outstanding; dashed red: the goal."
+        caption = "Each point has another number outstanding"
+        caption += "; dashed red: the goal." if result.goal else "."
         charts["Latency against load"] = (latency_curve(result), caption)
     if len(result.total.latency.bin_s):
         charts["Share of requests within a latency"] = (latency_cdf(result), "")

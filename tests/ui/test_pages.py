@@ -130,6 +130,13 @@ def test_a_control_that_is_none_is_refused():
         controls.put(controls.start(), "run.seed", 3, {})
 
 
+def test_drives_behind_an_adapter_are_where_it_is():
+    there = controls.put(controls.start(), "server.sockets", "2", {})
+    there["adapters"] = [{"name": "quad", "socket": 1}]
+    there["drives"] = [{**there["drives"][0], "behind": "quad", "socket": 0}]
+    assert controls.values(there)["drives.socket"] == "1"
+
+
 def test_a_preset_is_recognised_until_it_is_changed():
     tables = controls.put(controls.start(), "workload", "scan", {})
     assert controls.values(tables)["workload"] == "scan"
