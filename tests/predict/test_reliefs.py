@@ -209,6 +209,20 @@ def test_a_change_that_fills_the_buffers_says_what_a_run_of_it_says() -> None:
     assert joint.iops.value == pytest.approx(applied.total.iops.value, rel=0.06)
 
 
+@pytest.mark.slow
+def test_a_change_of_a_deep_load_is_run_until_its_queues_are_even() -> None:
+    """36,864 in flight: 10 % more GHz would do 30.4 M at first, and 27.7 M, as before, at last."""
+    cpu = {"cpu": "epyc-9354"}
+    tables = {
+        "server": {"stack": "linux-io_uring", "sockets": [cpu, cpu]},
+        "drives": [{"profile": "kioxia-cd6-r-15.36tb", "count": 12, "socket": s} for s in (0, 1)],
+        "workload": [{"threads": 48, "outstanding": 32}],
+    }
+    found = simulate(scenario_from_dict(tables), certainty=False, over_time=False)
+    gains = {relief.change: relief.gain for relief in found.bottleneck.reliefs}
+    assert abs(gains["10 % more GHz"]) < 0.03
+
+
 def test_a_what_if_ends_once_its_gain_is_known() -> None:
     ready = prepare(scenario(drives=2), "compiled", 1)
     least = 24
