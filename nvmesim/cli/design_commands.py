@@ -124,7 +124,7 @@ def compare(
     from nvmesim.errors import InputError
     from nvmesim.predict.simulate import compare as compared
     from nvmesim.show.views.designs import comparison_blocks, ranking_blocks
-    from nvmesim.study.rank import rank
+    from nvmesim.study.rank import ROUND_REQUESTS, rank
     from nvmesim.units import parse_fraction
 
     if bool(sets) != (len(scenarios) == 1):
@@ -137,7 +137,7 @@ def compare(
         return Answer(lambda: comparison_blocks(found), lambda: vars(found))
     ranking = rank(
         designs, metric=metric, probability=parse_fraction(probability), seed=seed or 1,
-        difference=parse_fraction(difference), workers=workers,
+        difference=parse_fraction(difference), workers=workers, requests=requests or ROUND_REQUESTS,
     )  # fmt: skip
     rows = ranking.table.to_dicts()
     json = {"answer": str(ranking), "probability": ranking.probability, "table": rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -124,16 +125,19 @@ def init(output: Path | None, **options: str | None) -> int:
     return 0
 
 
-def checked(question: Question, answers: Mapping[str, str], given: str, base: Path) -> str:
+def checked(
+    question: Question, answers: Mapping[str, str], given: str, base: Path, *,
+    is_asked: bool = False,
+) -> str:  # fmt: skip
     """Return *given* as the scenario takes it, a part of a name completed.
 
     Raises InputError, which lists what is near, for what is no answer, also beside the earlier
-    *answers*.
+    *answers*; it names the option, or nothing where the question *is_asked* just above.
     """
     from nvmesim.scenario.load import scenario_from_dict
 
     text, known = given.strip(), question.known()
-    what = f"--{question.option} {text!r}"
+    what = repr(text) if is_asked else f"--{question.option} {text!r}"
     if known and text not in known and not text.endswith(".toml"):
         found = [name for name in known if text.casefold() in name.casefold()]
         if not found:
@@ -146,7 +150,11 @@ def checked(question: Question, answers: Mapping[str, str], given: str, base: Pa
         raise InputError(f"{what}: write a number from 1 to 1024")
     if question.option in ("drive", "count", "raid", "goal"):
         # The scenario itself says what is wrong: too few drives, no such level, no latency.
-        scenario_from_dict(scenario_tables({**answers, question.option: text}), base)
+        try:
+            scenario_from_dict(scenario_tables({**answers, question.option: text}), base)
+        except InputError as error:
+            said = re.sub(r"^[a-z]+(\.\w+)+: ", "", str(error))
+            raise InputError(said if text in said else f"{what}: {said}") from None
     return text
 
 
@@ -170,7 +178,7 @@ def _asked(question: Question, answers: Mapping[str, str], base: Path) -> str:
             click.echo("  " + "  ".join(question.known() or ("any value",)), err=True)
             continue
         try:
-            found = checked(question, answers, given, base)
+            found = checked(question, answers, given, base, is_asked=True)
         except NvmesimError as error:
             click.echo(f"  {error}", err=True)
             continue

@@ -246,8 +246,7 @@ def describe(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
     info = full.info
     busy_text = f"{percent(full.utilization)} busy"
     if info.kind == "cpu":
-        where = "the CPUs" if info.socket is None else f"the CPU of socket {info.socket}"
-        return f"{where} ({busy_text}{_engine_text(lowered, full)})"
+        return f"{spoken(lowered, totals, full)} ({busy_text}{_engine_text(lowered, full)})"
     if info.kind == "thread":
         one = "one thread is" if info.servers == 1 else f"the {info.servers} threads are each"
         text = f"; {one} busy by itself, so more cores do not help"
@@ -269,8 +268,14 @@ def describe(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
 def spoken(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
     """Name of a station; of the same station of several drives that are as busy, no single one."""
     info = full.info
+    if info.kind == "cpu":
+        return "the CPUs" if info.socket is None else f"the CPU of socket {info.socket}"
+    if info.kind == "thread" and info.resource == "threads":
+        return "the threads"
     if info.drive is None:
-        return info.name
+        many = "s" if info.servers > 1 else ""
+        is_engine = info.resource == "engine-threads"
+        return f"the RAID thread{many} {info.name}" if is_engine else info.name
     names = {d.index: d.name for d in lowered.scenario.drives}
     part = info.name.removeprefix(names[info.drive]).strip()
     same = [

@@ -33,10 +33,14 @@ class Change:
     scenario: ResolvedScenario
     set: Mapping[str, Any] = field(default_factory=dict)
     """The same as keys and values of a scenario file; empty: no key says it exactly."""
+    how: str = ""
+    """Where a value alone does not say it: what to change in the file."""
 
     @property
     def command(self) -> str:
-        """What does it on the server itself; empty where no one command does."""
+        """What does it on the server itself, or in the file; empty where no one line says it."""
+        if self.how:
+            return self.how
         found = ((COMMANDS.get(key.rpartition(".")[2]), v) for key, v in self.set.items())
         return "; ".join(c.format(re.sub(" |iB$", "", str(v))) for c, v in found if c)
 

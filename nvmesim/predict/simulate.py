@@ -167,6 +167,8 @@ def _with_certainty(
     if not any(r.measured.backlog_per_s is not None or r.ready.load.replayed for r in both):
         halves = [(r.ready.scenario, r.what_ifs.again) for r in both]
         numbers = difference_of_numbers(halves[0], halves[1], progress)
+    for answer in both:  # each bar is as wide as `run` says it
+        answer.explore(False, False, True, progress)
     budgets = [answer.judge() for answer in both]
     rest = [replace(k, numbers=None).parts("iops").total for k in budgets]
     alike = len({k.known.model_class for k in budgets}) == 1

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from nvmesim.catalog.links import PCIE_LANES, SOCKET_RATES, Link, parse_link, pcie
 from nvmesim.catalog.load import version, with_kernel, with_level
+from nvmesim.errors import InputError
 from nvmesim.predict.bottleneck import MORE_OUTSTANDING
 from nvmesim.predict.changes import (
     Change,
@@ -20,6 +21,7 @@ from nvmesim.predict.changes import (
     with_profiles,
 )
 from nvmesim.raid.planner.records import SECTOR
+from nvmesim.scenario.hardware import check_lanes
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
 from nvmesim.units import format_size
 
@@ -107,8 +109,11 @@ twice_the_cores_and_threads = _more_cores("twice the cores and twice the threads
 def on_all_sockets(s: ResolvedScenario) -> Change | None:
     """Threads that are held on one socket, on all of them in turn."""
     groups = tuple(replace(g, socket=None, floating="spread") for g in s.workload)
-    is_held = len(s.sockets) > 1 and any(g.socket is not None for g in s.workload)
-    return changed(s, "threads on all sockets", workload=groups) if is_held else None
+    held = [f"workload.{i}.socket" for i, g in enumerate(s.workload) if g.socket is not None]
+    if len(s.sockets) < 2 or not held:
+        return None
+    how = f"leave out {', '.join(held)}"
+    return Change("threads on all sockets", replace(s, workload=groups), how=how)
 
 
 def more_ghz(s: ResolvedScenario) -> Change | None:
@@ -178,7 +183,19 @@ def one_file_a_thread(s: ResolvedScenario) -> Change | None:
 
 
 def one_more_drive(s: ResolvedScenario) -> Change | None:
-    """One more drive, like the last: in every volume under load, or as a target of its own."""
+    """One more drive, like the last: in every volume under load, or as a target of its own.
+
+    None where no lanes are left for it.
+    """
+    change = _one_more_drive(s)
+    try:
+        check_lanes(s.sockets, s.adapters, change.scenario.drives if change else (), s.interconnect)
+    except InputError:
+        return None
+    return change
+
+
+def _one_more_drive(s: ResolvedScenario) -> Change | None:
     used = {t.index for g in s.workload for t in g.targets if t.kind == "volume"}
     volumes = [v for v in s.volumes if v.index in used]
     files = any(t.parts > 1 for g in s.workload for t in g.targets)
@@ -191,7 +208,8 @@ def one_more_drive(s: ResolvedScenario) -> Change | None:
         groups = tuple(replace(g, targets=(*g.targets, new)) for g in s.workload)
         own = any(g.threads_are_per_target and not g.is_open for g in groups)
         text = "one more drive" + (" with threads of its own" if own else "")
-        return Change(text, replace(s, drives=tuple(drives), workload=groups))
+        changed = replace(s, drives=tuple(drives), workload=groups)
+        return Change(text, changed, _counted(changed, s))
     grown = list(s.volumes)
     for v in volumes:
         # A mirror grows by whole sets of copies; RAID1 by one more copy.
@@ -202,7 +220,16 @@ def one_more_drive(s: ResolvedScenario) -> Change | None:
     n = (len(drives) - len(s.drives)) // len(volumes)
     text = "one more drive" if n == 1 else f"{n} more drives"
     text += " in each volume" if len(volumes) > 1 else ""
-    return Change(text, replace(s, drives=tuple(drives), volumes=tuple(grown)))
+    changed = replace(s, drives=tuple(drives), volumes=tuple(grown))
+    return Change(text, changed, _counted(changed, s))
+
+
+def _counted(new: ResolvedScenario, old: ResolvedScenario) -> dict[str, Any]:
+    """The count of drives that makes *new* of *old*, if one does."""
+    table = old.drives[-1].table
+    if not table or len(old.volumes) > 1 or any(d.table != table for d in new.drives[-1:]):
+        return {}
+    return {f"{table}.count": sum(d.table == table for d in new.drives)}
 
 
 def _add_copy(drives: list[Drive], like: Drive) -> int:
@@ -281,7 +308,11 @@ def near_the_drives(s: ResolvedScenario) -> Change | None:
     share = homes.count(best) / len(homes)
     there = "the" if share == 1 else "half the" if share == 0.5 else "most"
     text = f"threads and buffers on socket {best}, where {there} drives are{dimms}"
-    return Change(text, replace(s, sockets=tuple(sockets), workload=groups))
+    is_exact = not dimms and all(
+        g.floating == "spread" and g.buffers is None and g.interrupts is None for g in s.workload
+    )
+    keys = {"workload.*.socket": best} if is_exact else {}
+    return Change(text, replace(s, sockets=tuple(sockets), workload=groups), keys)
 
 
 def _by_socket(s: ResolvedScenario, group: WorkloadGroup) -> list[WorkloadGroup]:
@@ -401,7 +432,9 @@ def two_arrays(s: ResolvedScenario) -> Change | None:
         ))
         for g in groups if g is not None
     )  # fmt: skip
-    return Change("two arrays of half the members", replace(s, volumes=volumes, workload=load))
+    changed = replace(s, volumes=volumes, workload=load)
+    how = "two [[volume]] tables, each with half the members, and the threads dealt to both"
+    return Change("two arrays of half the members", changed, how=how)
 
 
 def _part_of(volume: Volume, part: slice) -> Volume:

@@ -43,12 +43,16 @@ REBUILD_MOVED: Final = 800
 """Of one with moved numbers."""
 KNOWN: Final = 0.01
 """Share of its throughput that ends a relief's run early, as its 95 % half-width."""
+SETTLED: Final = 6
+"""It does not end before what is in flight was replaced so often: queues take that to even out."""
 MOVED_REQUESTS: Final = (250, 16_000)
 """Requests of a run with moved numbers."""
 MOVED_VISITS: Final = 120_000
 """Station visits of such a run, within these limits."""
-MOVED_TIMES: Final = 12
-"""Such a run is of what is in flight so many times over, at least."""
+MOVED_TIMES: Final = (3, 12)
+"""Such a run is of what is in flight so many times over, the second of few requests."""
+MOVED_MOST: Final = 100_000
+"""These are few."""
 MOVED_BATCHES: Final = 16
 MAX_THREADS: Final = 4
 CURVE_POINTS: Final = 9
@@ -199,7 +203,8 @@ class WhatIfs:
         if self.ready.scenario.workload:
             least, most = MOVED_REQUESTS
             few = min(most, max(least, round(MOVED_VISITS / self._visits)))
-            requests = max(few, MOVED_TIMES * self.ready.load.in_flight)
+            short, long = (times * self.ready.load.in_flight for times in MOVED_TIMES)
+            requests = max(few, min(long, max(MOVED_MOST, short)))
         else:
             requests = REBUILD_MOVED
         batch = max(1, requests // MOVED_BATCHES)
@@ -226,28 +231,34 @@ class WhatIfs:
         """Records of the changed scenario; None (and a warning) if it cannot be."""
 
         def is_known(kept: Collector) -> bool:
-            return len(kept) >= MIN_PAIRED and paired.half_of_rate(head, kept.records) <= KNOWN
+            turns = len(kept) * self.measured.batch / max(1, self.ready.load.in_flight)
+            is_settled = len(kept) >= MIN_PAIRED and turns >= SETTLED
+            return is_settled and paired.half_of_rate(head, kept.records) <= KNOWN
 
         try:
-            return self._again(change.scenario, is_known).records
+            return self._again(change.scenario, is_known, is_change=True).records
         except InputError as error:
             text = f"{change.text} was not simulated: {error}"
             self.warnings.append(Warning("what-if-failed", text))
             return None
 
-    def _prepared(self, scenario: ResolvedScenario) -> Prepared:
-        """*scenario* with write buffers as full as they are at the end of the measured run."""
-        level = 0.0
+    def _prepared(self, scenario: ResolvedScenario, *, is_change: bool = False) -> Prepared:
+        """*scenario* with write buffers as full as they are at the end of the measured run.
+
+        A change that brings more may fill those that stayed empty: a pilot tells.
+        """
+        level = None if is_change and self.ready.load.buffers.size else 0.0
         if self._starts_full:
             drives = of_drives(self.ready.load, self.ready.lowered.network)
             level = fill_share(self.measured.window, drives) if drives.buffers.size else 0.0
         return prepare(scenario, self.ready.make, self.ready.seed, level, is_variant=True)
 
     def _again(
-        self, scenario: ResolvedScenario, is_known: Callable[[Collector], bool] | None = None
-    ) -> Collector:
+        self, scenario: ResolvedScenario, is_known: Callable[[Collector], bool] | None = None,
+        *, is_change: bool = False,
+    ) -> Collector:  # fmt: skip
         """Run another scenario shortly, paired with the first batches of this one."""
-        other = self._prepared(scenario)
+        other = self._prepared(scenario, is_change=is_change)
         requests = REBUILD_REQUESTS
         if self.ready.scenario.workload:
             few = max(LEAST_REQUESTS, round(SHORT_VISITS / self._visits))

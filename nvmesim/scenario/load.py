@@ -13,8 +13,10 @@ from pydantic import ValidationError
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.problems import first_problem
 from nvmesim.catalog.toml import checked_toml, outside, read_toml, toml_key, toml_value
-from nvmesim.errors import CatalogError, InputError, ScenarioError
+from nvmesim.errors import CatalogError, GeometryError, InputError, ScenarioError
 from nvmesim.limits import MOST_KEY_PARTS
+from nvmesim.raid.levels import LEVELS
+from nvmesim.scenario.loads import diskspd
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 
@@ -66,20 +68,19 @@ def apply_sets(tables: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]
 
     Elements of lists are addressed by number, ``*`` stands for each of them, and a part of a
     profile that is named by a text through that text:
-    ``drives.0.profile.read.die=50 us`` changes one number of a catalog entry.
+    ``drives.0.profile.read.die=50 us`` changes one number of a catalog entry. Another RAID level
+    leaves out what only the old one has; threads and depth of a DiskSpd line change the line.
 
     >>> apply_sets({"drives": [{"count": 4}]}, ["drives.0.count=8", "run.seed=2"])
     {'drives': [{'count': 8}], 'run': {'seed': 2}}
     """
-    changed = copy.deepcopy(dict(tables))
+    changes = []
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise ScenarioError(f"--set {text!r} is not KEY=VALUE, such as drives.0.count=8")
-        _open_platform(changed, key.strip())
-        for one in expanded(changed, key.strip()):
-            _put(changed, one.split("."), toml_or_text(value.strip()), f"--set {text!r}")
-    return changed
+        changes.append((key.strip(), toml_or_text(value.strip()), f"--set {text!r}"))
+    return _changed(tables, changes)
 
 
 def expanded(tables: Any, key: str) -> list[str]:
@@ -114,11 +115,16 @@ def with_values(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
     >>> with_values({"drives": [{"count": 4}]}, {"drives.*.count": 8})
     {'drives': [{'count': 8}]}
     """
+    return _changed(tables, [(k, copy.deepcopy(v), k) for k, v in values.items()])
+
+
+def _changed(tables: Mapping[str, Any], changes: Iterable[tuple[str, Any, str]]) -> dict[str, Any]:
+    """A copy of *tables* with values at their keys; another RAID level comes first."""
     changed = copy.deepcopy(dict(tables))
-    for key, value in values.items():
+    for key, value, text in sorted(changes, key=lambda change: not change[0].endswith(".raid")):
         _open_platform(changed, key)
         for one in expanded(changed, key):
-            _put(changed, one.split("."), copy.deepcopy(value), key)
+            _put(changed, one.split("."), value, text)
     return changed
 
 
@@ -138,10 +144,28 @@ def _put(tables: dict[str, Any], path: list[str], value: Any, text: str) -> None
         here = ".".join(path[:depth])
         slot = _position(part, current, here, text) if isinstance(current, list) else part
         if depth == len(path) - 1:
+            if part == "raid" and path[0] == "volume":
+                _leave_out(current, value)
+            if path[0] == "workload" and "diskspd" in current and part in diskspd.KEYS:
+                slot, value = "diskspd", diskspd.with_key(str(current["diskspd"]), part, value)
             current[slot] = value
         else:
             name = path[depth - 1] if isinstance(current, list) else part
             current = _inner(current, slot, name, f"{here}.{part}".strip("."), text)
+
+
+def _leave_out(volume: dict[str, Any], raid: Any) -> None:
+    """Leave out what goes with the level that *volume* had, and not with *raid*."""
+    level = LEVELS.get(str(raid))
+    if level is None or level.records:
+        return
+    if not level.stripe_cache:
+        volume.pop("group_thread_cnt", None)
+        volume.pop("stripe_cache", None)
+    try:
+        level.layout(volume.get("layout"))
+    except GeometryError:
+        del volume["layout"]
 
 
 def _numbered(tables: Mapping[str, Any], path: list[str]) -> list[str]:

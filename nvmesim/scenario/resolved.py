@@ -99,6 +99,8 @@ class Drive:
     delay_ps: int = 0  # added to each command, for a member across a network
     root: int | None = None
     """Its own or its adapter's; None: the socket's lanes have no limit but themselves."""
+    table: str = field(default="", compare=False)
+    """Key of the table that counts it; "" where one more there needs other keys as well."""
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ class WorkloadSpec(Strict):
         """Refuse keys that *source* already says or that need another one."""
         for key in sorted(given - _COMPANIONS[source]):
             if source:
-                raise ValueError(f"{key} cannot be given beside {source}")
+                raise ValueError(f"{key} cannot be given beside {source}, which says it itself")
             raise ValueError(f"{key} needs {'trace' if key == 'speed' else 'rate'}")
 
 

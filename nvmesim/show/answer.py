@@ -30,6 +30,8 @@ MOST_GROUPS: Final = 3
 """Workloads whose load is written out; more are counted."""
 LIKELY_MISS: Final = 0.5
 """Probability to meet the goal below which the answer says that it misses."""
+LITTLE: Final = 0.005
+"""A gain below this is none: what brings no more is named below the table."""
 HELPS: Final = 0.02
 """A change whose gain begins above this is likely to help."""
 
@@ -136,10 +138,11 @@ def ranges(result: Result) -> b.Ranges:
 def cards(result: Result, *, is_first_look: bool = False) -> b.Cards:
     """The figures in large letters; of a first look it is not known yet how sure they are."""
     total, p99 = result.total, words.latency_at(result.total.latency, "p99")
-    sure = "…" if is_first_look else words.span(total.iops) or "unknown"
+    known = words.span(total.iops)
+    sure = "how sure: …" if is_first_look else f"probably {known}" if known else "how sure: unknown"
     tail = "…" if is_first_look and p99 is None else f"{microseconds(p99)} µs"
     return b.Cards((
-        (f"{kiops(total.iops.value)} IOPS", f"probably {sure}"),
+        (f"{kiops(total.iops.value)} IOPS", sure),
         (f"{words.gigabytes(total.bytes_per_s.value)} GB/s", "moved, reads and writes"),
         (f"{microseconds(total.latency.mean)} µs", "mean latency"),
         (tail, "p99: 99 % of the requests are faster"),
@@ -218,8 +221,14 @@ def rebuild_sentence(rebuild: Rebuild) -> str:
 # What would help, and each workload ---------------------------------------------------------------
 
 
-def reliefs(found: Sequence[Relief]) -> b.Table | None:
-    """Every change that was simulated, with its setting as --set takes it, command, W and price."""
+def helping(found: Sequence[Relief]) -> list[Relief]:
+    """The changes that bring something."""
+    return [relief for relief in found if relief.gain >= LITTLE]
+
+
+def reliefs(tried: Sequence[Relief]) -> b.Table | None:
+    """What helps, with its setting as --set takes it, command, W and price; then what does not."""
+    found = helping(tried)
     settings = [" ".join(f"{key}={value}" for key, value in r.set.items()) for r in found]
     more_w = [f"{r.watts:+,.0f}" if r.watts else "" for r in found]
     prices = [f"{r.price:+,.0f}" if r.price else "" for r in found]
@@ -233,8 +242,10 @@ def reliefs(found: Sequence[Relief]) -> b.Table | None:
     heads = ["what would help", "IOPS", "gain", "95 % within", *shown]
     looks: list[b.Look] = ["" if relief.gain_low > HELPS else "faint" for relief in found]
     notes = [f"{r.change}: {r.command}" for r in found if r.command]
+    if idle := [f"{r.change}, {words.gain(r.gain)}" for r in tried if r not in found]:
+        notes.append(f"tried, and no help: {'; '.join(idle)}")
     title = "Changes that were simulated"
-    return b.table(title, heads, rows, looks=looks, notes=notes) if rows else None
+    return b.table(title, heads, rows, looks=looks, notes=notes) if tried else None
 
 
 def groups(result: Result) -> b.Table | None:

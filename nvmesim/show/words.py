@@ -115,6 +115,15 @@ def gain_span(low: float, high: float) -> str:
     return f"{signed(100 * low)} to {signed(100 * high)} %"
 
 
+def half_width(share: float) -> str:
+    """How wide an interval is to either side; a factor beyond as much again.
+
+    >>> half_width(0.614), half_width(2.45)
+    ('±61 %', 'a factor of 3.5')
+    """
+    return f"±{100 * share:.0f} %" if share < 1 else f"a factor of {1 + share:.2g}"
+
+
 def signed(value: float) -> str:
     """One decimal with its sign; what rounds to nothing has a plus.
 

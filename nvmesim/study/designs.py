@@ -119,6 +119,12 @@ def goal_from_dict(tables: Any, base: Path | str = ".") -> Goal:
 
 _BY_VALUE: Final = ("raid", "cpu", "profile", "engine", "stack", "layout")
 """Last words of keys whose values say what they are of."""
+_WORDS: Final = {
+    "count": "drives", "raid": "RAID level", "cpu": "CPU", "ghz": "GHz", "profile": "drive",
+    "links": "links between sockets", "outstanding": "outstanding each", "rate": "offered rate",
+    "threads_total": "threads in all", "read": "share of reads", "group_thread_cnt": "md workers",
+}  # fmt: skip
+"""Last words of keys -> what a table calls them."""
 
 
 def design_name(values: Mapping[str, Any]) -> str:
@@ -127,16 +133,32 @@ def design_name(values: Mapping[str, Any]) -> str:
     >>> design_name({"volume.raid": "raid5", "drives.0.count": 8})
     'raid5, 8 drives'
     >>> design_name({"drives.*.count": 6, "server.interconnect.links": 2})
-    '6 drives each, links 2'
+    '6 drives each, links between sockets 2'
     """
     words = []
     for (key, value), short in zip(values.items(), short_keys(values), strict=True):
-        plain = [p for p in key.split(".") if not p.isdigit() and p != "*"]
-        if plain == ["drives", "count"] and short == "count":
-            words.append(f"{value} drives each" if "*" in key else f"{value} drives")
-        else:
-            words.append(str(value) if short in _BY_VALUE else f"{short} {value}")
+        words.append(value_words(short, value) + " each" * (short == "count" and "*" in key))
     return ", ".join(words)
+
+
+def value_words(short: str, value: object) -> str:
+    """Return a value of a key, of which `short_keys` made *short*, in words.
+
+    >>> value_words("count", 8), value_words("raid", "raid5"), value_words("outstanding", 16)
+    ('8 drives', 'raid5', 'outstanding each 16')
+    """
+    if short == "count":
+        return f"{value} drive" + "s" * (str(value) != "1")
+    return str(value) if short in _BY_VALUE else f"{heading(short)} {value}"
+
+
+def heading(short: str) -> str:
+    """Return words for a key, of which `short_keys` made *short*.
+
+    >>> heading("count"), heading("stripe_cache"), heading("drives.1.count")
+    ('drives', 'stripe cache', 'drives.1.count')
+    """
+    return _WORDS.get(short, short if "." in short else short.replace("_", " "))
 
 
 def short_keys(keys: Iterable[str]) -> list[str]:

@@ -37,6 +37,8 @@ UNTOLD: Final = (4, 8)
 """A trial of so few requests that its p99 is not known is so many times longer."""
 KEPT: Final = 8
 """Trials that are kept whole."""
+LESS: Final = 0.95
+"""A rate a third lower that leaves more than this of what a limit is missed by cannot meet it."""
 GAIN: Final = 0.02
 """Twice the load that brings less than this has reached the most that there is."""
 CLOSE: Final = 1.08
@@ -192,6 +194,8 @@ class LoadSearch:
                 if below < 1 or (not self.is_open and trial.depth <= 1):
                     return None, trial
                 high, trial = trial, self._try(threads, below)
+                if self.is_open and LESS * high.pressure < trial.pressure < math.inf:
+                    return None, trial  # what misses the limit is not this load, but a rebuild
             return trial, high
         for _ in range(TRIALS):
             wanted = trial.depth * min(8.0, max(2.0, 0.95 / max(trial.pressure, 1e-3)))

@@ -18,17 +18,21 @@ import polars as pl
 from nvmesim.array_types import Floats
 from nvmesim.errors import InputError, nearest
 from nvmesim.measure.figures import Interval
-from nvmesim.predict.uncertainty.certainty import model_uncertainty
 from nvmesim.predict.uncertainty.derived import gain_of
+from nvmesim.predict.uncertainty.standing import model_class
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings, SweepJob
+from nvmesim.units import chance
 
 FIRST_ROUNDS: Final = 10
 MOST_ROUNDS: Final = 200
 ROUND_REQUESTS: Final = 20_000
+ENDS: Final = {"iops": ("iops_low", "iops_high"),
+               "lat_p99_us": ("lat_p99_low_us", "lat_p99_high_us")}  # fmt: skip
+"""Metric -> columns of its interval; of others none is known."""
 LESS_IS_BETTER: Final = ("lat_", "cpu_", "cycles_per_io", "ghz_per_miops", "busy_", "utilization")
 
 
@@ -37,7 +41,8 @@ class Ranking:
     """Candidates, best first, and how sure that order's head is."""
 
     table: pl.DataFrame
-    """candidate, mean, low, high (95 %), rounds, requests, dropped_after (null: still in)."""
+    """candidate, mean, low, high (as `run` says them; null: no interval is known), rounds,
+    requests, dropped_after (null: still in)."""
     metric: str
     probability: float
     """Stated probability that the first is the best; 0 if the rounds ran out before a choice."""
@@ -64,13 +69,11 @@ class Ranking:
             return f"not decided between {', '.join(left)} (by {self.metric})"
         equal = self.as_good()
         close = f"; within {self.difference:.1%} of it: {', '.join(equal)}" if equal else ""
-        sure = ""
-        if self.p_better is not None:
-            sure = f"; better on a real server with probability {self.p_better:.0%}"
+        sure = "" if self.p_better is None else (
+            f", on a real server with a probability of {chance(self.p_better)}")  # fmt: skip
         return (
-            f"{self.best} is best by {self.metric} in the simulation, with probability "
-            f"{self.probability:.0%} if it is better than the others by {self.difference:.1%} or "
-            f"more{close}{sure}"
+            f"{self.best} is best by {self.metric}{sure}; in the simulation with "
+            f"{self.probability:.0%}, if it is ahead by {self.difference:.1%} or more{close}"
         )
 
 
@@ -131,14 +134,20 @@ def rank(
     order = sorted(
         range(len(names)), key=lambda i: (-dropped.get(i, rounds + 1), -float(np.mean(values[i])))
     )
+    whole = _whole([tables[i] for i in order], seed, workers or 1)
+    ends = ENDS.get(metric, ("", ""))
     rows = [
-        {"candidate": names[i], **_interval(sign * np.array(values[i])), "rounds": len(values[i]),
+        {"candidate": names[i], "mean": row.get(metric) or sign * float(np.mean(values[i])),
+         "low": row.get(ends[0]), "high": row.get(ends[1]), "rounds": len(values[i]),
          "requests": len(values[i]) * requests, "dropped_after": dropped.get(i)}
-        for i in order
+        for i, row in zip(order, whole, strict=True)
     ]  # fmt: skip
     p_better = None
     if metric == "iops":
-        rows, p_better = _with_models(rows, [tables[i] for i in order])
+        classes = [model_class(resolve(scenario_from_dict(*tables[i])), row["verdict"])
+                   for i, row in zip(order, whole, strict=True)]  # fmt: skip
+        p_better = min(_p_better(rows[0], row, same_class=name == classes[0])
+                       for row, name in zip(rows[1:], classes[1:], strict=True))  # fmt: skip
     table = pl.DataFrame(rows, infer_schema_length=None)
     return Ranking(table, metric, probability if len(alive) == 1 else 0.0, difference, p_better)
 
@@ -153,36 +162,23 @@ def is_behind(differences: Floats, delta: float, probability: float, candidates:
     return bool(float(differences.sum()) < -max(0.0, reach))
 
 
-def _interval(values: Floats) -> dict[str, float]:
-    """Mean with its 95 % interval by Student's t."""
-    from scipy.special import stdtrit
+def _whole(
+    tables: Sequence[tuple[dict[str, Any], str]], seed: int, workers: int
+) -> list[dict[str, Any]]:
+    """What `run` says of each candidate: one number and one interval everywhere."""
+    jobs = [SweepJob(i, *scenario, Settings(seed=seed)) for i, scenario in enumerate(tables)]
+    found = simulated_rows(jobs, workers)
+    return [found[i] for i in range(len(jobs))]
 
-    n, mean = len(values), float(values.mean())
-    half = float(stdtrit(n - 1, 0.975)) * float(values.std(ddof=1)) / n**0.5 if n > 1 else 0.0
-    return {"mean": mean, "low": mean - half, "high": mean + half}
 
-
-def _with_models(
-    rows: Sequence[Mapping[str, Any]], tables: Sequence[tuple[dict[str, Any], str]]
-) -> tuple[list[dict[str, Any]], float]:
-    """Rows with intervals of simulation and model; least probability that the first is best."""
-    known = [model_uncertainty(resolve(scenario_from_dict(*scenario))) for scenario in tables]
-    wide, chances = [], []
-    for row, model in zip(rows, known, strict=True):
-        half, mean, best = model.half("iops"), row["mean"], rows[0]["mean"]
-        whole = math.hypot(half, math.log(max(row["high"], 1e-300) / mean)) if mean else 0.0
-        wide.append(
-            {**row, "low": mean * math.exp(-whole), "high": mean * math.exp(whole)} if mean
-            else dict(row)
-        )  # fmt: skip
-        gain = best / mean - 1 if mean and best else None
-        spans = ((half, half), (known[0].half("iops"), known[0].half("iops")))
-        same = model.model_class == known[0].model_class
-        chances.append(
-            0.5 if gain is None
-            else gain_of(Interval(gain, gain, gain), spans, same_class=same).p_better
-        )  # fmt: skip
-    return wide, min(chances[1:])
+def _p_better(first: Mapping[str, Any], other: Mapping[str, Any], *, same_class: bool) -> float:
+    """Probability that *first* does more, with all that is not known; a half if that is much."""
+    if not all(row["mean"] and row["low"] and row["high"] for row in (first, other)):
+        return 0.5
+    spans = tuple((math.log(row["mean"] / row["low"]), math.log(row["high"] / row["mean"]))
+                  for row in (other, first))  # fmt: skip
+    gain = first["mean"] / other["mean"] - 1
+    return gain_of(Interval(gain, gain, gain), (spans[0], spans[1]), same_class=same_class).p_better
 
 
 def _known(row: Mapping[str, Any], metric: str, name: str, requests: int) -> float:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Relief
 from nvmesim.measure.paired import Comparison
+from nvmesim.predict.bottleneck import best_relief
 from nvmesim.predict.changes import watts
 from nvmesim.predict.result import Result
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -26,6 +27,7 @@ from nvmesim.show.page import escaped, figures, html, script_json
 from nvmesim.show.report import server
 from nvmesim.study.best import STATES, in_state
 from nvmesim.study.choose import capacity
+from nvmesim.study.designs import short_keys, value_words
 from nvmesim.ui.controls import controls
 
 SURE: Final = 0.9
@@ -52,7 +54,8 @@ def answer(result: Result) -> str:
     fast = html([shown.ranges(result), shown.cards(result)])
     sections = [
         html([Warnings(tuple(result.warnings))]),
-        _section("What would help", f"{html(present(shown.reliefs(changes)))}{_apply(changes)}"),
+        _section("What would help",
+                 f"{html(present(shown.reliefs(changes)))}{_apply(shown.helping(changes))}"),
         _section("Latency", _charts(result)),
         _section("The server under this load", html(present(server(result)))),
         _folded("How it is known", html([shown.facts(result), shown.known(result)])),
@@ -74,7 +77,8 @@ def _verdict(result: Result) -> str:
     css, sign = ("met", "✓") if p >= SURE else ("missed", "✗") if p <= 1 - SURE else ("unsure", "?")
     limit = words.time(goal.limit)
     asked, chance = f"{goal.what} within {limit}", f"with a probability of {words.chance(p)}"
-    text = f"Misses {asked}: met {chance}" if css == "missed" else f"Meets {asked} {chance}"
+    verb = "Meets" if p >= 0.5 else "Misses" if css == "missed" else "More likely misses"
+    text = f"{verb} {asked} {chance}" if p >= 0.5 else f"{verb} {asked}: met {chance}"
     return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(text)}</p>'
 
 
@@ -103,7 +107,8 @@ def _charts(result: Result) -> str:
 
     charts = {}
     if len(result.curve) > 1:
-        caption = "Each point has another number outstanding; dashed red: the goal."
+        caption = "Each point has another number outstanding"
+        caption += "; dashed red: the goal." if result.goal else "."
         charts["Latency against load"] = (latency_curve(result), caption)
     if len(result.total.latency.bin_s):
         charts["Share of requests within a latency"] = (latency_cdf(result), "")
@@ -172,8 +177,9 @@ def names_of(quotes: Sequence[Quote]) -> list[str]:
     if len(set(names)) == len(names):
         return names
     own = list(differing([q.tables for q in quotes]).items())[:2]
+    shown = [(short_keys([key])[0], values) for key, values in own]
     return [
-        ", ".join([name, *(f"{key.rpartition('.')[2]} {of[i]}" for key, of in own if of[i] != "-")])
+        ", ".join([name, *(value_words(key, of[i]) for key, of in shown if of[i] != "-")])
         for i, name in enumerate(names)
     ]
 
@@ -211,10 +217,16 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
         "IOPS, a drive failed": [_iops(q.degraded) for q in quotes],
         "IOPS, while it is rebuilt": [_iops(q.rebuilding) for q in quotes],
         "hours to rebuild": ["-" if r is None else f"{r.hours:.2g}" for r in rebuilds],
-        "limited by": [r.bottleneck.station or r.bottleneck.verdict for r in results],
+        "limited by": [_limit(r) for r in results],
         "lacks of the goal": [_lacks(r) for r in results],
         "IOPS against 1": ["", *against],
     }
+
+
+def _limit(result: Result) -> str:
+    """What stops it, in the words of its sentence."""
+    said = result.bottleneck.sentence.removeprefix("Limited by ")
+    return said.removesuffix(".").removesuffix(f"; {best_relief(())}")
 
 
 def _drives(scenario: ResolvedScenario) -> str:

@@ -133,7 +133,7 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
         "server.platform": server.get("platform", ""),
         "drives.profile": _shown(drives[0].get("profile")) if drives else None,
         "drives.count": sum(d.get("count", 1) for d in drives) or None,
-        "drives.socket": _placement(drives) if len(sockets) > 1 and drives else None,
+        "drives.socket": _placement(drives, tables) if len(sockets) > 1 and drives else None,
         "volume.raid": volume.get("raid", "none"),
         "volume.engine": _shown(volume.get("engine", "linux-md")) if volume else None,
         "volume.chunk": volume.get("chunk", "512 KiB") if volume and not pool else None,
@@ -178,8 +178,9 @@ def _shown(reference: Any) -> str:
     return str(reference)
 
 
-def _placement(drives: list[dict[str, Any]]) -> str:
-    places = {d.get("socket", 0) for d in drives}
+def _placement(drives: list[dict[str, Any]], tables: Mapping[str, Any]) -> str:
+    homes = {a.get("name"): a.get("socket", 0) for a in _listed(tables, "adapters")}
+    places = {homes.get(d.get("behind"), d.get("socket", 0)) for d in drives}
     return "spread" if len(places) > 1 else str(places.pop() if places else 0)
 
 
@@ -214,7 +215,7 @@ def _profile(tables: Tables, value: Any, own: Mapping[str, Any]) -> Tables:
 
 def _count(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     drives, count = tables["drives"], _whole(value, "drives.count", limit(DriveSpec, "count", "le"))
-    if _placement(drives) == "spread" and count > 1:
+    if _placement(drives, {}) == "spread" and count > 1:
         return _spread(tables, count)
     return {**tables, "drives": [{**drives[0], "count": count}]}
 
@@ -241,6 +242,8 @@ def _raid(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
         return {k: v for k, v in tables.items() if k != "volume"}
     before = (tables.get("volume") or [{}])[0]
     lost = {"layout"} | ({"degraded", "rebuild"} if value == "raid0" else set())
+    if value not in ("raid5", "raid6"):
+        lost |= {"group_thread_cnt", "stripe_cache"}
     own: dict[str, Any] = {}
     if (value in POOLS) != (before.get("raid") in POOLS) or not before:
         # what is of md is not of ZFS, and the other way round

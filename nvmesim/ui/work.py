@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from nvmesim.calibrate.evidence import DriveFit
 
 COARSE_REQUESTS: Final = 4_000
-MIDDLE: Final = 0.02
-"""Precision of a quote."""
 MOST_WALL_S: Final = 60.0
 MOST_DUMPS: Final = 40
 DESIGNS: Final = (2, 4)
@@ -184,8 +182,8 @@ def compare_designs(
     def simulated(what: str, scenario: Scenario) -> Result:
         nonlocal done
         progress(what, 0)
-        found = simulate(scenario, precision=MIDDLE, reliefs=False, over_time=False,
-                         max_wall_s=MOST_WALL_S, progress=progress)  # fmt: skip
+        found = simulate(scenario, reliefs=False, over_time=False, max_wall_s=MOST_WALL_S,
+                         progress=progress)  # fmt: skip
         done += 1
         return found
 

@@ -192,6 +192,37 @@ def test_what_ifs_from_full_buffers_say_what_a_run_of_the_change_says() -> None:
         assert relief.gain == pytest.approx(gain, abs=slack), relief.change
 
 
+def test_a_change_that_fills_the_buffers_says_what_a_run_of_it_says() -> None:
+    """Twice the cores would do 2.56 M while the buffers fill, and 1.74 M from then on."""
+    tables = {
+        "server": {"stack": "windows-2019", "sockets": [{"cpu": "xeon-gold-6250"}]},
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 4, "state": "steady"}],
+        "workload": [{"read": 0.7, "threads": 4, "outstanding": 32}],
+    }
+    base = simulate(scenario_from_dict(tables), certainty=False, over_time=False)
+    joint = next(r for r in base.bottleneck.reliefs if "workload.0.threads" in r.set
+                 and "server.sockets.*.cpu.cores" in r.set)  # fmt: skip
+    from nvmesim.study.sweep.plan import put
+
+    applied = simulate(scenario_from_dict(put(tables, joint.set)), certainty=False, reliefs=False)
+    assert applied.bottleneck.verdict == "drive"
+    assert joint.iops.value == pytest.approx(applied.total.iops.value, rel=0.06)
+
+
+@pytest.mark.slow
+def test_a_change_of_a_deep_load_is_run_until_its_queues_are_even() -> None:
+    """36,864 in flight: 10 % more GHz would do 30.4 M at first, and 27.7 M, as before, at last."""
+    cpu = {"cpu": "epyc-9354"}
+    tables = {
+        "server": {"stack": "linux-io_uring", "sockets": [cpu, cpu]},
+        "drives": [{"profile": "kioxia-cd6-r-15.36tb", "count": 12, "socket": s} for s in (0, 1)],
+        "workload": [{"threads": 48, "outstanding": 32}],
+    }
+    found = simulate(scenario_from_dict(tables), certainty=False, over_time=False)
+    gains = {relief.change: relief.gain for relief in found.bottleneck.reliefs}
+    assert abs(gains["10 % more GHz"]) < 0.03
+
+
 def test_a_what_if_ends_once_its_gain_is_known() -> None:
     ready = prepare(scenario(drives=2), "compiled", 1)
     least = 24
@@ -227,11 +258,26 @@ def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
     again = resolve(scenario_from_dict(put(given, change.set)))
     made, meant = (
         [[g.n_threads for g in s.workload], [k.cpu.cores for k in s.sockets],
-         [(v.stripe_cache, v.workers) for v in s.volumes]] for s in (again, change.scenario)
+         [(v.stripe_cache, v.workers, v.members) for v in s.volumes]]
+        for s in (again, change.scenario)
     )  # fmt: skip
     assert made == meant
     ghz = [k.ghz for k in change.scenario.sockets]
     assert [k.ghz for k in again.sockets] == pytest.approx(ghz, rel=1e-3)
+
+
+def test_one_more_drive_is_counted_where_that_alone_makes_it_and_has_lanes() -> None:
+    def setting(**how: Any) -> Any:
+        change = reliefs.one_more_drive(resolved(**how))
+        return change and change.set
+
+    assert setting(drives=4) == {"drives.0.count": 5}
+    assert setting(drives=4, volume={"raid": "raid10"}) == {"drives.0.count": 6}
+    assert setting(drives=4, volume={"raid": "raid5", "members": [0, 1, 2, 3]}) == {}
+    full = {"server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
+            "drives": [{"profile": "intel-p4610-1.6tb", "count": 12}],
+            "workload": [{"threads": 1, "outstanding": 1}]}  # fmt: skip
+    assert reliefs.one_more_drive(resolve(scenario_from_dict(full))) is None
 
 
 def test_a_setting_has_its_command_and_one_more_drive_its_watts_and_price() -> None:

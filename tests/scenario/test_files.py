@@ -64,6 +64,29 @@ def test_set_changes_one_value(example, change, reads):
         assert reads(resolve(load_scenario(example, [change])))
 
 
+@pytest.mark.parametrize(
+    ("sets", "line"),
+    [
+        (["workload.0.outstanding=64"], "diskspd.exe -b4K -t8 -o64 -w30 -r"),
+        (["workload.*.threads=16", "workload.0.read=0.5"], "diskspd.exe -b4K -t16 -o32 -w50 -r"),
+        (["workload.0.block_size=8 KiB"], "diskspd.exe -b8192 -t8 -o32 -w30 -r"),
+    ],
+)
+def test_threads_and_depth_of_a_diskspd_line_change_the_line(sets, line):
+    tables = {"workload": [{"diskspd": "diskspd.exe -b4K -t8 -o32 -w30 -r"}]}
+    assert apply_sets(tables, sets)["workload"] == [{"diskspd": line}]
+
+
+def test_another_level_leaves_out_what_only_the_old_one_has():
+    volume = {"raid": "raid5", "layout": "left-symmetric", "group_thread_cnt": 8, "chunk": "64 KiB"}
+    tables = {"volume": [volume]}
+    changed = apply_sets(tables, ["volume.0.raid=raid10"])["volume"]
+    assert changed == [{"raid": "raid10", "chunk": "64 KiB"}]
+    assert apply_sets(tables, ["volume.0.raid=raid6"])["volume"] == [{**volume, "raid": "raid6"}]
+    both = apply_sets(tables, ["volume.0.layout=far2", "volume.0.raid=raid10"])["volume"]
+    assert both == [{"raid": "raid10", "layout": "far2", "chunk": "64 KiB"}]
+
+
 def test_set_leaves_the_tables_it_was_given_alone():
     tables = {"drives": [{"count": 1}]}
     apply_sets(tables, ["drives.0.count=2"])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import nvmesim as ns
-from nvmesim.measure.figures import Interval
+from nvmesim.measure.figures import Interval, Relief
 from nvmesim.show import answer
 from nvmesim.show.blocks import Cell, Fold, Range, Ranges, Table, markdown, table
 from nvmesim.show.charts import result as charts
@@ -167,6 +167,16 @@ def test_sentence_table_card_chart_and_json_say_the_same(found):
     assert drawn[best.change]["kiops"] == pytest.approx(best.iops.value / 1e3, rel=1e-3)
     at = min(found.curve, key=lambda p: abs(p.outstanding - found.outstanding))
     assert at.iops == pytest.approx(iops.value, rel=0.05)
+
+
+def test_what_brings_nothing_is_named_below_what_helps():
+    gains = {"more cores": 0.5, "more links": 0.001, "more drives": -0.02}
+    tried = [Relief(name, Interval(1e5, 9e4, 2e5), g, g, g) for name, g in gains.items()]
+    shown = answer.reliefs(tried)
+    assert [row[0].text for row in shown.rows] == ["more cores"]
+    assert "more links, +0.1 %; more drives, -2.0 %" in shown.notes[-1]
+    assert not answer.reliefs(tried[1:]).rows
+    assert answer.reliefs([]) is None
 
 
 def test_every_interval_holds_all_that_is_not_known(found):

@@ -80,6 +80,15 @@ def test_a_rate_is_searched_up_to_the_bound_of_an_open_loop():
     assert found.result.bottleneck.verdict != "unstable"
 
 
+def test_a_limit_that_no_rate_meets_is_given_up_after_a_few_rates():
+    tables = {**RAID, "workload": {"rate": "40k/s"}}
+    found = best(tables, p99="20us", states=["rebuilding"]).designs[0].states[0]
+    assert not found.met
+    assert found.missed.what == "p99"
+    assert len(found.trials) < 5
+    assert min(t.applied.rate for t in found.trials) > 100
+
+
 def test_states_differ_and_a_rebuild_has_hours(raid):
     states = {d.values["volume.raid"]: {s.state: s for s in d.states} for d in raid.designs}
     five = states["raid5"]

@@ -95,6 +95,17 @@ def test_every_command_gives_the_same_iops(name, monkeypatch):
         assert abs(iops / value - 1) <= math.hypot(half, own) + 1e-9, command
 
 
+def test_two_designs_are_as_unsure_side_by_side_as_each_alone():
+    """The doubt about numbers, which both share, is part of each one's interval."""
+    both = [scenario_from_dict(tables(drives=n, profile="intel-p4610-1.6tb")) for n in (1, 2)]
+    found = compare(*both)
+    for one, scenario in zip((found.iops_a, found.iops_b), both, strict=True):
+        alone = simulate(scenario, reliefs=False, over_time=False).total.iops
+        assert one.value == pytest.approx(alone.value, rel=0.02)
+        assert one.low == pytest.approx(alone.low, rel=0.05)
+        assert one.high == pytest.approx(alone.high, rel=0.05)
+
+
 def test_buffers_that_a_short_run_cannot_fill_start_full():
     """What was 10.8 M of 100,000 requests, and 7.48 M in the steady state."""
     long = simulate(

@@ -5,6 +5,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.errors import InputError
+from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.study.rank import is_behind
 from nvmesim.study.sweep.plan import put
 
@@ -28,6 +29,21 @@ def test_the_best_comes_first_with_its_probability(small):
     assert table["dropped_after"].null_count() == 1
     assert table["mean"].is_sorted(descending=True)
     assert (table["low"] <= table["mean"]).all()
+
+
+@pytest.mark.parametrize("metric", ["iops", "lat_p99_us", "lat_mean_us"])
+def test_a_ranking_shows_what_a_run_shows(small, metric):
+    long = small.to_dict() | {"run": {"seed": 1}}
+    both = {name: put(long, {"workload.0.outstanding": n}) for n, name in ((4, "a"), (8, "b"))}
+    ranking = ns.rank(both, metric=metric, requests=40_000, rounds=3)
+    shown = {r["candidate"]: (r["mean"], r["low"], r["high"]) for r in ranking.table.to_dicts()}
+    for name, tables in both.items():
+        total = ns.simulate(scenario_from_dict(tables), reliefs=False).total
+        tail = total.latency.percentiles[99.0], *total.latency.intervals["p99"]
+        meant = {"iops": (total.iops.value, total.iops.low, total.iops.high),
+                 "lat_p99_us": tuple(1e6 * t for t in tail)}  # fmt: skip
+        whole = meant.get(metric, (1e6 * total.latency.mean, None, None))
+        assert shown[name] == pytest.approx(whole), name
 
 
 def test_of_latencies_the_least_is_best(small):

@@ -130,6 +130,13 @@ def test_a_control_that_is_none_is_refused():
         controls.put(controls.start(), "run.seed", 3, {})
 
 
+def test_drives_behind_an_adapter_are_where_it_is():
+    there = controls.put(controls.start(), "server.sockets", "2", {})
+    there["adapters"] = [{"name": "quad", "socket": 1}]
+    there["drives"] = [{**there["drives"][0], "behind": "quad", "socket": 0}]
+    assert controls.values(there)["drives.socket"] == "1"
+
+
 def test_a_preset_is_recognised_until_it_is_changed():
     tables = controls.put(controls.start(), "workload", "scan", {})
     assert controls.values(tables)["workload"] == "scan"
@@ -242,6 +249,15 @@ def test_what_would_help_can_be_applied(page, platform):
         said = page.post("api/design", {"toml": to_text(tables), "apply": setting}).json()
         assert "error" not in said, setting
         page.api.jobs.cancel_all()
+
+
+def test_what_was_applied_for_one_level_does_not_stop_another(page):
+    body = {"toml": to_text(controls.start()), "apply": {"volume.*.group_thread_cnt": 8}}
+    workers = page.post("api/design", body).json()["toml"]
+    moved = page.post("api/design", {"toml": workers, "set": {"volume.raid": "raid10"}}).json()
+    assert "error" not in moved
+    assert "group_thread_cnt" not in moved["toml"]
+    page.api.jobs.cancel_all()
 
 
 def test_what_does_not_fit_says_what_would(page):

@@ -33,6 +33,9 @@ DEFAULT_OUTSTANDING: Final = 2
 DEFAULT_THREADS: Final = 1
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*(b|[kmgt](?:ib)?)?", re.IGNORECASE)
 _SCALE: Final = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+KEYS: Final = {"block_size": "b", "threads": "t", "threads_total": "F", "outstanding": "o",
+               "read": "w"}  # fmt: skip
+"""Key of a workload -> the flag that says it."""
 _SLASHED: Final = re.compile(r"/(?:[A-Za-z]{1,2}[0-9,:.]*[KMGTBkmgtbi]?|Rxml|Rtext|Suw)")
 
 
@@ -106,6 +109,25 @@ def parse(line: str, *, key: str = "diskspd", strict: bool = True) -> ParsedLoad
     return ParsedLoad(
         "diskspd", state.fields(), tuple(files), direct=direct, ignored=tuple(state.ignored)
     )
+
+
+def with_key(line: str, key: str, value: Any) -> str:
+    """Return the command *line* with the flag for a workload's *key* at *value*.
+
+    >>> with_key("diskspd.exe -b4K -t8 -o32 -w30 -r", "outstanding", 64)
+    'diskspd.exe -b4K -t8 -o64 -w30 -r'
+    >>> with_key("-b4K -t8 -o32", "read", "70%")
+    '-w30 -b4K -t8 -o32'
+    """
+    text = str(value)
+    if key == "read":
+        share = units.parse_fraction(text) if isinstance(value, str) else float(value)
+        text = f"{100 * (1 - share):.6g}"
+    elif key == "block_size":
+        text = str(units.parse_size(text) if isinstance(value, str) else value)
+    flag = f"-{KEYS[key]}{text}"
+    changed, count = re.subn(rf"(?<!\S)[-/]{KEYS[key]}[0-9]\S*", lambda _: flag, line)
+    return changed if count else re.sub(r"^(\S*diskspd\S*\s+)?", rf"\g<0>{flag} ", line, count=1)
 
 
 class _Line:

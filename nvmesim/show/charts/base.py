@@ -126,10 +126,15 @@ def tips(*fields: str) -> list[alt.Tooltip]:
 
     >>> tips("kiops: throughput, kIOPS: ,.4~g", "name")[0].to_dict()["title"]
     'throughput, kIOPS'
+    >>> tips("drives: drives (kIOPS: chunks per second): ,.4~g")[0].to_dict()["format"]
+    ',.4~g'
     """
     found = []
     for text in fields:
-        field, title, form = (*text.split(": "), "", "")[:3]
+        field, _, rest = text.partition(": ")
+        title, _, form = rest.rpartition(": ")
+        if not title or " " in form:  # a title may have a colon of its own
+            title, form = rest, ""
         number: dict[str, Any] = {"format": form} if form else {}
         number["type"] = "quantitative" if form else "nominal"
         found.append(alt.Tooltip(field=field, title=title or field, **number))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import altair as alt
@@ -177,14 +177,16 @@ def side_by_side(results: Mapping[str, Result]) -> dict[str, Drawing]:
 def _bars(found: Rows, title: str, colour: str) -> Drawing:
     """A bar for each design; thin: its 95 % interval, its text beyond all of them."""
     top = _top(found)
+    beyond = {r["design"]: f" (to {rounded(r['high']):,.6g})" for r in found if r["high"] > top}
     rows: Rows = [
         {"design": words.one_line(r["design"]), "value": rounded(r["value"]), "end": 1.03 * top,
          "low": rounded(r["low"]), "high": rounded(min(r["high"], top)),
-         "text": f"{r['value']:,.4g}", "within": f"{r['low']:,.4g} to {r['high']:,.4g}"}
+         "text": f"{r['value']:,.4g}{beyond.get(r['design'], '')}",
+         "within": f"{r['low']:,.4g} to {r['high']:,.4g}"}
         for r in found
     ]  # fmt: skip
     up = c.y("design", names=[r["design"] for r in rows])
-    across = c.x("value", title, domain=(0, top * 1.22 or 1), ticks=6)
+    across = c.x("value", title, domain=(0, top * (1.5 if beyond else 1.22) or 1), ticks=6)
     text = ", ".join(f"{r['design']} {r['text']}" for r in rows)
     return c.layered(
         c.mark("bar", rows, across, up, height={"band": 0.6}, color=colour,
@@ -200,6 +202,8 @@ def _bars(found: Rows, title: str, colour: str) -> Drawing:
 MOST_CPUS: Final = 5
 FULL: Final = 99.9
 """Percent: beyond it a CPU cannot carry more, and no line goes on."""
+LETTER: Final = 0.021
+"""Width of a letter of a name, as a share of the lines', where two charts stand side by side."""
 APART: Final = 0.06
 """Between two names, as a share of the axis, so that they do not touch."""
 _CROSS: Final[dict[str, Any]] = {
@@ -224,7 +228,7 @@ def cpu_ghz(sizing: Sizing) -> Drawing:
         for key, text in names.items()
     ]
     look = c.series("by", list(names.values()), colours=[palette.READ, palette.WRITE], lines=True)
-    across = _miops(rows)
+    across = _miops(rows, names.values())
     up = c.y("ghz", f"GHz in all at {sizing.load.utilization * 100:.0f} % CPU")
     asked = {"miops": sizing.load.iops / 1e6, "ghz": rounded(sizing.ghz)}
     most = max((float(r["ghz"]) for r in rows), default=1.0)
@@ -260,7 +264,7 @@ def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
     ]  # fmt: skip
     domain = [n for n in names if any(r["cpu"] == n for r in rows)]
     look = c.series("cpu", domain, dashes=c.DASHES, columns=3, shown=True)
-    across = _miops(rows)
+    across = _miops(rows, domain)
     up = c.y("utilization", "CPU busy, as the operating system shows it, %", domain=(0, 100))
     shown = c.tips("cpu: CPU", f"miops: MIOPS: {c.NUMBER}", "utilization: busy, %: .0f")
     text = ", ".join(f"{name} {busy[name]:.0f}" for name in domain)
@@ -274,10 +278,11 @@ def cpu_load(sizing: Sizing, *, cpus: Sequence[str] | None = None) -> Drawing:
     )  # fmt: skip
 
 
-def _miops(rows: Rows) -> alt.X:
-    """The axis of load, with room for names right of the lines' ends."""
+def _miops(rows: Rows, names: Iterable[str]) -> alt.X:
+    """The axis of load, with room for *names* right of the lines' ends."""
     most = max((float(r["miops"]) for r in rows), default=1.0)
-    return c.x("miops", "MIOPS", domain=(0, 1.28 * most), ticks=8)
+    room = LETTER * max(map(len, names), default=0)
+    return c.x("miops", "MIOPS", domain=(0, (1.05 + room) * most), ticks=8)
 
 
 def _at_ends(

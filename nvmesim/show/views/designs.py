@@ -112,15 +112,17 @@ def _choice(choice: Choice) -> list[b.Block]:
     shown = looked[:MOST_ROWS]
     look: dict[str, b.Look] = {"chosen": "strong", "rejected": "faint"}
     rows = [
-        [c.name, CHOICE_STATES.get(c.state, c.state), *_figures(c, what), c.reason] for c in shown
-    ]
+        [c.name, CHOICE_STATES.get(c.state, c.state),
+         "" if c.state == "rejected" else words.chance(c.p_meets), *_figures(c, what), c.reason]
+        for c in shown
+    ]  # fmt: skip
     notes = []
     if len(looked) > len(shown):
         notes.append(f"{len(looked) - len(shown)} more were rejected.")
     if idle := len(choice.candidates) - len(looked):
         notes.append(f"{idle} were not simulated: they cost no less than those that were.")
     looks = [look.get(c.state, "") for c in shown]
-    heads = ("candidate", "<state", _cost(choice), "IOPS", "p99 [us]", "<why not")
+    heads = ("candidate", "<state", "probability", _cost(choice), "IOPS", "p99 [us]", "<why not")
     return [
         b.Line(str(choice), "head"),
         b.Charts({f"Throughput against {what}": (choice_chart(choice), CHOICE_CAPTION)}),
@@ -208,17 +210,19 @@ def comparison_blocks(found: Comparison) -> list[b.Block]:
 
 def ranking_blocks(ranking: Ranking) -> list[b.Block]:
     """The choice in a sentence, and a row for each design."""
-    rows = ranking.table.to_dicts()
+    rows, is_rate = ranking.table.to_dicts(), ranking.metric == "iops"
+    number = words.kiops if is_rate else "{:,.4g}".format
+    known = {str(r["candidate"]): Interval(r["mean"], r["low"], r["high"])
+             for r in rows if r["low"] is not None}  # fmt: skip
+    spans = {name: words.span(i) if is_rate else f"{number(i.low)} to {number(i.high)}"
+             for name, i in known.items()}  # fmt: skip
     cells = [
-        (str(r["candidate"]), f"{r['mean']:,.6g}", f"{r['low']:,.6g} to {r['high']:,.6g}",
-         str(r["rounds"]), f"{r['requests']:,}",
-         "" if r["dropped_after"] is None else str(r["dropped_after"]))
+        (name := str(r["candidate"]), number(r["mean"]), spans.get(name, ""), str(r["rounds"]),
+         "" if r["dropped_after"] is None else f"{r['dropped_after']} runs")
         for r in rows
     ]  # fmt: skip
-    heads = ("design", ranking.metric, "95 % within", "replications", "requests", "dropped after")
-    bars = {str(r["candidate"]): Interval(r["mean"], r["low"], r["high"]) for r in rows}
-    drawn = _bars(bars) if ranking.metric == "iops" else None
-    return b.present(b.Line(str(ranking), "head"), drawn,
+    heads = ("design", "IOPS" if is_rate else ranking.metric, "95 % within", "runs", "behind after")
+    return b.present(b.Line(str(ranking), "head"), _bars(known) if is_rate else None,
                    b.table("Designs", heads, cells))  # fmt: skip
 
 

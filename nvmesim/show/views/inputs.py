@@ -130,7 +130,7 @@ def sensitivity_blocks(
         [in_words(r["input"]), _rounded(r["value"]), r["basis"],
          "its own" if r["stated"] else other,
          change(r["change_low"]), change(r["change_high"]), percent(r["share"]),
-         f"±{100 * r['without']:.0f} %"]
+         words.half_width(r["without"])]
         for r in shown
     ]  # fmt: skip
     heads = ("input", "<value", "<basis", "<range", "at low", "at high", "share", "once known")
@@ -159,7 +159,7 @@ def sensitivity_page(
 
     *first, shown, keys = sensitivity_blocks(frame, metric, spread, asked)
     named = pl.Series("name", [in_words(key) for key in frame["input"]], pl.String)
-    title = f"{name}: what {metric} depends on"
+    title = f"{name}: what {_METRICS.get(metric, metric)} depends on"
     return chart_page(tornado(frame.with_columns(named)), title, shown, keys, first=first)
 
 
@@ -169,14 +169,13 @@ def _headline(frame: pl.DataFrame, metric: str) -> str:
     first = frame.row(0, named=True)
     best = frame.sort("without").row(0, named=True)
     said = (
-        f"{metric} is known to ±{100 * best['whole']:.0f} %; {percent(first['share'])} of that is "
-        f"from {in_words(first['input'])}"
+        f"{metric} is known to {words.half_width(best['whole'])}; {percent(first['share'])} of "
+        f"that is from {in_words(first['input'])}"
     )
     if best["whole"] - best["without"] < LEAST_GAIN:
         return f"{said}. No measurement alone narrows it much."
-    return (
-        f"{said}. What would narrow it most, to ±{100 * best['without']:.0f} %: {best['measure']}."
-    )
+    known = words.half_width(best["without"])
+    return f"{said}. What would narrow it most, to {known}: {best['measure']}."
 
 
 def _rounded(text: str) -> str:

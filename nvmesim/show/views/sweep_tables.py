@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nvmesim.show.blocks import Block, Bullets, Cell, Charts, Line, Section, Table, Warnings, table
 from nvmesim.show.page import document
 from nvmesim.show.words import about, kiops, percent, plural
-from nvmesim.study.designs import short_keys
+from nvmesim.study.designs import heading, short_keys, value_words
 
 if TYPE_CHECKING:
     import polars as pl
@@ -90,16 +90,20 @@ def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, s
     by = next((k for k in counts if k != over), None)
     if by is not None and counts[by] > MOST_LINES:
         return {}
-    short = dict(zip(keys, short_keys(keys), strict=True))
-    shown = known.with_columns(pl.col(by).cast(pl.String)) if by else known
-    lines = f", a line for each {short[by]}" if by else ""
+    short = {k: heading(s) for k, s in zip(keys, short_keys(keys), strict=True)}
+    shown = known
+    if by is not None:
+        shown = known.with_columns(pl.col(by).cast(pl.String)).rename({by: short[by]})
+        by = short[by]
+    lines = f", a line for each value of {by}" if by else ""
     ideal = over.endswith("count")
     text = f"Simulated; bands: 95 % intervals{lines}."
     text += " Dotted: as many times the first point." * ideal
     drawn = scaling(shown, over, by=by, title=short[over], ideal=ideal)
     out: dict[str, tuple[Any, str]] = {f"IOPS against {short[over]}": (drawn, text)}
     if known["lat_p99_us"].is_not_null().sum() > 1:
-        text = f"Each point another {short[over]}{lines}; dashed: the bound of the fullest station."
+        text = f"Each point another value of {short[over]}{lines}; "
+        text += "dashed: the bound of the fullest station."
         out["p99 against IOPS"] = (load_curve(shown, by=by), text)
     if by is None and len(known) <= MOST_LINES * 3:
         text = "Share of the time that the fullest station of each kind works, in percent."
@@ -134,7 +138,7 @@ def points(rows: Sequence[Row], keys: Sequence[str]) -> Table:
             ]  # fmt: skip
         why = [row["error"] or ""] if has_errors else []
         cells.append([*(text_of(row[k]) for k in keys), *figures, *why])
-    heads = [f"<{key}" for key in short_keys(keys)]
+    heads = [f"<{heading(key)}" for key in short_keys(keys)]
     return table("Points", [*heads, *FIGURES, *(["<why not"] if has_errors else [])], cells)
 
 
@@ -183,10 +187,11 @@ def _grid(
         [text_of(value), *(cell(cells[value, other]) for other in axes[across])]
         for value in axes[down]
     ]
-    heads = [short[down], *(f"{short[across]} {text_of(value)}" for value in axes[across])]
+    over = [value_words(short[across], text_of(value)) for value in axes[across]]
+    heads = [heading(short[down]), *over]
     notes = []
     if best is not None:
-        where = ", ".join(f"{short[key]} {text_of(best[key])}" for key in (down, across))
+        where = ", ".join(value_words(short[k], text_of(best[k])) for k in (down, across))
         figure_in = figure.replace(" [us]", " in us")
         notes = [f"{figure_in}; most IOPS: {kiops(best['iops'])} with {where}"]
     return table(figure, heads, lines, notes=notes)

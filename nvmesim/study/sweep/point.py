@@ -237,7 +237,7 @@ def parameter_column(key: str, values: Sequence[Any]) -> pl.Series:
 
 KEPT_VERSIONS: Final = 4
 """Folders of other versions that are kept, newest first."""
-_IGNORED: Final = ("name", "ignored")
+_IGNORED: Final = ("name", "ignored", "table")
 """Parts of a scenario that no number depends on."""
 _NOT_PASSED: Final = {"__pycache__", "calibrate", "cli", "describe", "show", "study", "ui"}
 """Packages that a point does not pass, but for this module: how it is asked for, drawn, printed."""
