@@ -173,6 +173,8 @@ FULL_THREADS: Final = {
 }
 PORT: Final = "port"
 """Resource of a drive's link: a row that filled it shows neither."""
+EVEN: Final = 0.5
+"""Weight of it at most: where a named host makes it likelier, it is taken for granted."""
 FASTEST: Final = 4.0
 """The drive's ceiling in units of the row's, at most, where threads were full. Assumed."""
 
@@ -187,7 +189,7 @@ def with_threads_full(
         top = _ceiling(host, judged, is_read)
         if top is None or thread_share(host, top) < LEAST_FULL:
             continue
-        weight = threads_full(host, top)
+        weight = min(threads_full(host, top), EVEN)
         if weight < LEAST:
             continue
         rate = top.iops / top.targets

@@ -29,7 +29,7 @@ from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link, command_ceiling
-from nvmesim.catalog.profile import AHEAD, DriveProfile, Quantity
+from nvmesim.catalog.profile import DriveProfile, Quantity
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
 STREAM_ROUNDS: Final = 4
@@ -46,8 +46,10 @@ FEW_REQUESTS: Final = 16
 """Requests in flight of a drive up to which such a row tells a time, and not commands/s."""
 LEAST_WAIT_PS: Final = 0.1e6
 """Least time before the data of a sequential request. Assumed."""
+LARGE: Final = 128 << 10
+"""Bytes of the smallest sequential read that tells `read.stream_large`."""
 LARGE_WAIT: Final = (1.8, 0.5, 4.0)
-"""What comes before the data of a lone sequential read of more than `AHEAD` bytes, in random reads
+"""What comes before the data of a lone large sequential read, in random reads
 of 4 KiB: middle, standard deviation of the logarithm, and most. Source: nine drives, see
 `ReadSide.stream_ps`."""
 LARGER_PAYLOAD: Final = 512
@@ -137,13 +139,13 @@ def fit_stream(
 
 def _streams(waiting: Sequence[Point]) -> list[str]:
     """Constant parts of sequential reads that *waiting* tell."""
-    is_large = [p.block_size > AHEAD for p in waiting]
+    is_large = [p.block_size >= LARGE for p in waiting]
     return ["stream"] * (not all(is_large)) + ["stream_large"] * any(is_large)
 
 
 def _wait(waiting: Sequence[Point], lone_ps: float, *, is_read: bool, is_deep: bool) -> Parameter:
     """What comes before the data, up to a random request's latency; of large reads up to more."""
-    if not is_read or any(p.block_size <= AHEAD for p in waiting):
+    if not is_read or any(p.block_size < LARGE for p in waiting):
         return Parameter("wait", lone_ps / 2, low=min(LEAST_WAIT_PS, lone_ps / 4), high=lone_ps)
     start, most = LARGE_WAIT[0] * lone_ps, LARGE_WAIT[2] * lone_ps
     sd = 0.0 if is_deep else LARGE_WAIT[1]
