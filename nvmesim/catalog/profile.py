@@ -147,7 +147,8 @@ class ReadSide(Frozen):
         What was read ahead takes a random read's, or `STREAM_PS` if more; no longer than a random
         read, whose data is not there yet. Of a large read the last page is waited for, too: alone
         it takes 76 to 340 us more than its bytes, 0.8 to 3.4 random reads of 4 KiB (nine drives of
-        `calibration/held-out`: S02, U10, Y06 to Y10, Y14); of smaller ones in proportion (W01).
+        `calibration/held-out`: S02, U10, Y06 to Y10, Y14); of smaller ones in proportion (W01). A
+        disk's arm is not waited for: of one, ask for 0 bytes.
         """
         lone = self.base.value + self.die.value
         small = max(self.base.value, min(STREAM_PS, lone))

@@ -268,7 +268,7 @@ class DriveModel:
     def _read(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
         is_ahead = self._sequential and p.read.ahead
-        base = p.read.stream_ps(n_bytes) if is_ahead else p.read.base.value
+        base = p.read.stream_ps(0 if p.sorts else n_bytes) if is_ahead else p.read.base.value
         waits = max(0, round(base) - self._host.read_ps) + self._drive.delay_ps
         first = [self._command_row(False, waits)]
         if p.read.unmapped or is_ahead:
