@@ -33,8 +33,7 @@ from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
 SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM = 0, 1, 2, 3
-SECTOR = 512
-UNIT = 4096
+SECTOR, UNIT = 512, 4096
 FLASH_PS = 20e6
 """Latency of a lone read from which on the media reads and writes by turns: a mix moves what the
 harmonic mean of both bandwidths says. Phase change (7 to 10 us) does both at once. Sources: 50/50
