@@ -11,7 +11,7 @@ from nvmesim.network.network import StationInfo
 from nvmesim.predict import bottleneck
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.simulate import simulate
-from tests.predict.scenarios import CPU, scenario
+from tests.predict.scenarios import CPU, DRIVE, scenario
 
 MANY = {"threads": 16, "outstanding": 64}
 
@@ -145,7 +145,7 @@ def test_a_large_command_takes_the_slower_of_data_path_and_port(read: float) -> 
     for link in ("pcie5 x4", "pcie4 x4"):
         small = scenario(
             drives=1, drive={"write": {"base": "10 us", "program": "1 us", "buffer": "64 MiB"},
-                             "read": {"stream_large": "8 us"}, "link": link},
+                             "read": {**DRIVE["read"], "stream_large": "8 us"}, "link": link},
             threads_total=1, outstanding=1, block_size="1 MiB", read=read, access="sequential",
             run={"requests": 2_000},
         )  # fmt: skip
