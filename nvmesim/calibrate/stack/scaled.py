@@ -285,7 +285,7 @@ def _beyond(x: float) -> float:
 
 def may_be_full(point: Point) -> bool:
     """True if *point* may tell whether its threads were full: small requests, many at once."""
-    plain = not (point.raid or point.sync or point.device_times or point.rate)
+    plain = not (point.raid or point.sync or point.device_times or point.rate or point.is_stated)
     return plain and point.iodepth >= QUEUED and point.block_size <= SMALL
 
 
