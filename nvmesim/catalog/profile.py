@@ -32,10 +32,13 @@ from nvmesim.units import PS_PER_S
 
 SMALL: Final = 4096
 """Bytes of a small read."""
+BUFFERED: Final = 64 << 10
+"""Bytes of the largest sequential read that finds all of its data read ahead. Found: one reader of
+64 KiB of a 980 PRO does 2,079 MiB/s (`calibration/published/980pro-raid0-reader`), 31 us each."""
 AHEAD: Final = 256 << 10
 """Bytes of a sequential read from which on it waits as long as a random one. Found: reads of 4 KiB
-to 256 KiB of a drive (W01 of `calibration/held-out`) take 11 us and then 0.2 us a KiB beside their
-bytes, where random ones take 42 us and more."""
+to 256 KiB of a drive (W01 of `calibration/held-out`) take 11 us, and from 64 KiB on 0.2 us a KiB
+more, beside their bytes, where random ones take 42 us and more."""
 
 
 class GarbageCollection(Frozen):
@@ -147,8 +150,8 @@ class ReadSide(Frozen):
         What was read ahead takes a random read's, or `STREAM_PS` if more; no longer than a random
         read, whose data is not there yet. Of a large read the last page is waited for, too: alone
         it takes 76 to 340 us more than its bytes, 0.8 to 3.4 random reads of 4 KiB (nine drives of
-        `calibration/held-out`: S02, U10, Y06 to Y10, Y14); of smaller ones in proportion (W01). A
-        disk's arm is not waited for: of one, ask for 0 bytes.
+        `calibration/held-out`: S02, U10, Y06 to Y10, Y14); between `BUFFERED` and `AHEAD` bytes in
+        part (W01). A disk's arm is not waited for: of one, ask for 0 bytes.
         """
         lone = self.base.value + self.die.value
         small = max(self.base.value, min(STREAM_PS, lone))
@@ -156,7 +159,8 @@ class ReadSide(Frozen):
         last = self.die_cv.value * math.sqrt(2 * math.log(max(1.0, AHEAD / self.unit.value)))
         large = lone + last * self.die.value + self.channel.value * self.unit.value / SMALL
         large = large if self.stream_large is None else self.stream_large.value
-        return max(small, large * min(1.0, n_bytes / AHEAD))
+        share = (n_bytes - BUFFERED) / (AHEAD - BUFFERED)
+        return small + max(0.0, large - small) * min(max(share, 0.0), 1.0)
 
 
 class WriteSide(Frozen):
