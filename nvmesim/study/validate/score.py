@@ -34,7 +34,7 @@ from nvmesim.study.validate.predict import EQUAL, Value
 from nvmesim.study.validate.published import Published, Row, metric, restates, stack_of
 
 DISK: Final = "hdd-7200"
-"""What stands for a hard disk in the catalog."""
+"""What stands for a hard disk in the catalog, as `catalog` or `like` of a case."""
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
     Hard disks are left out: the numbers are learned for flash. So are fits that are refused: no
     prediction is made with them unless it is forced.
     """
-    disks = {case.name for case in find_cases() if case.facts.get("catalog") == DISK}
+    disks = {c.name for c in find_cases() if c.facts.get("catalog", c.facts.get("like")) == DISK}
     refused = {(f.case, f.split) for a in answers for f in a.failures if f.what == "refused"}
     return [
         Miss(p.source, p.case, f"{p.split}: {p.row}", p.metric, math.log(p.measured / p.predicted),
