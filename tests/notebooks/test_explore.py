@@ -81,8 +81,8 @@ def test_a_move_is_followed_by_a_first_look_and_then_refined():
     shown.children[0].value = 3
     assert "4,000 requests" in seen[0]
     assert "refining" in seen[0]
-    assert "probably …" in seen[0]  # how sure it is is not known yet
-    assert ", probably" not in seen[0]
+    assert "how sure: …" in seen[0]  # it is not known yet
+    assert "probably" not in seen[0]
     assert "95 % within" not in seen[0]
     deadline = time.monotonic() + 60
     while len(seen) < 2 and time.monotonic() < deadline:

@@ -184,8 +184,8 @@ def test_two_keys_make_a_grid(file, tmp_path, capsys):
     over = ("--over", "workload.0.outstanding=1,4,8", "--over", "drives.0.count=1,2")
     assert command(file, tmp_path, *over) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["outstanding", "count", "1", "count", "2"] in lines
-    assert any("outstanding 8, count" in " ".join(line) for line in lines)
+    assert ["outstanding", "each", "1", "drive", "2", "drives"] in lines
+    assert any("outstanding each 8, " in " ".join(line) for line in lines)
 
 
 @pytest.mark.long

@@ -276,8 +276,8 @@ ROUNDS: Final = 8
 MOST: Final = 100_000
 BATCHES: Final = 24
 FILLS: Final = 4
-"""Where drives differ, write buffers take so many times their size to settle: a slow drive's begins
-as full as those of all are on average."""
+"""Write buffers take so many times their size to settle: a slow drive's begins as full as those of
+all are on average, and a slower server's as full as a faster one's."""
 OF_WRITES: Final = ("workload.*.sync", "workload.*.fsync", "workload.*.filesystem")
 """Keys that loads without writes cannot have: a change of them leaves those as they are."""
 
@@ -333,8 +333,6 @@ def short_window(
     """Return what a run of *least* requests counted after its warm-up; None if nothing ended."""
     ready = prepare(scenario, seed=seed)
     requests = max(least, rounds * ready.load.in_flight)
-    own = [(d.profile, d.link, d.delay_ps) for d in scenario.drives]
-    if any(one != own[0] for one in own):
-        requests = max(requests, min(MOST, FILLS * int(ready.load.buffer_slots.sum())))
+    requests = max(requests, min(MOST, FILLS * int(ready.load.buffer_slots.sum())))
     kept = ready.run_short(max(1, requests // BATCHES), requests)
     return kept.window(kept.warmup()[0]) if kept.requests else None
