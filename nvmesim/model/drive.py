@@ -14,31 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from nvmesim.array_types import Ints
 from nvmesim.catalog.links import command_time_ps
-from nvmesim.catalog.profile import Collection, DriveProfile, Rounds, Stalls
+from nvmesim.catalog.profile import FLASH_PS, Collection, DriveProfile
 from nvmesim.errors import ScenarioError
 from nvmesim.model.path import AS_ONE
 from nvmesim.model.request_kinds import Access
-from nvmesim.network.builder import Batches, Builder, DiePrograms, Row, Station, const, ints, op
-from nvmesim.network.distributions import (
-    Stop,
-    arm_factors,
-    gamma_table,
-    pausing_table,
-    uniform_table,
-)
+from nvmesim.model.rounds import RoundService, batches
+from nvmesim.network.builder import Builder, DiePrograms, Row, Station, const, ints, op
+from nvmesim.network.distributions import arm_factors, gamma_table, paged_table, uniform_table
 from nvmesim.network.network import MAX_CHILDREN, Kind, Op, StationKind
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
 SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM = 0, 1, 2, 3
 SECTOR, UNIT = 512, 4096
-FLASH_PS = 20e6
-"""Latency of a lone read from which on the media reads and writes by turns: a mix moves what the
-harmonic mean of both bandwidths says. Phase change (7 to 10 us) does both at once. Sources: 50/50
-of 1 MiB, 1.79 GB/s where reads alone do 1.72 and writes 1.35 (chris-sanders/ceph-fio-results);
-70/30 of 1 MiB, 3.5 GiB/s where reads do 9.8 and writes 1.8 (AIHomeLab, a Samsung 9100 PRO)."""
+PAGE_PS = 700e6
+"""Time of one program of flash, of all planes. Source: three bits a cell take 0.4 to 1.1 ms (data
+sheets of Micron B27A and Samsung V6); mixes of S01 and Y04 of `calibration/held-out` tell about
+1 ms, those of X02 and W01 0.6 to 0.7."""
+PAGES = 3
+"""Pages that a die holds beside the buffer. Assumed."""
+KEPT_BUSY = 0.7
+"""Share of the time that programs keep dies busy at least where the controller limits writes.
+Assumed: a drive is built so that neither is idle."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,12 @@ class DriveModel:
         if tags:
             self._tags = self._named("tags", "gate", Kind.GATE, round(p.tags.value))
         if p.rounds is not None:
-            self._add_rounds(p.rounds)
+            self._rounds = RoundService(b, p, p.rounds, self._named(
+                "batch service", "drive", Kind.ROUNDS, own=batches(b, p.rounds), resource="rounds",
+            ))  # fmt: skip
             return
         self._command = self._named("commands", "drive", resource="commands")
+        self._takes_turns = mixed and p.takes_turns
         self._drain = self._programs_at = self._queue = -1
         self._n_programs = 0
         self._add_bank(writes)
@@ -106,14 +107,16 @@ class DriveModel:
         self._n_dies, self._n_channels = round(p.dies.value), round(p.channels.value)
         self._buffer, dist, gc = -1, -1, -1
         if writes:
-            c = p.write.collection
-            slots = round(c.slots.value if c else p.write.buffer.value / p.write.unit.value)
+            c, w = p.write.collection, p.write
+            mean, page = self._page()
+            slots = round(c.slots.value if c else w.buffer.value / w.unit.value)
+            slots += math.ceil(PAGES * (page / mean - 1)) * self._n_dies
             self._buffer = b.station(f"{self._drive.name} buffer", Kind.GATE, max(1, slots))
             b.report(
                 f"{self._drive.name} write buffer", "gate", self._buffer,
                 drive=self._drive.index, resource="buffer",
             )  # fmt: skip
-            dist = b.dist(gamma_table(p.write.program.value, p.write.program_cv.value))
+            dist = b.dist(paged_table(mean, w.program_cv.value, page))
             if p.write.gc is not None:
                 g = p.write.gc
                 gc = b.gc(g.on.value, g.off.value, g.factor.value)
@@ -130,6 +133,16 @@ class DriveModel:
         self._read_dist = b.dist(gamma_table(p.read.die.value, p.read.die_cv.value))
         if collection is not None:
             self._add_collection(collection, DiePrograms(dist, -1, suspend))
+
+    def _page(self) -> tuple[float, float]:
+        """Mean time of a program, and of its page, which reads beside it may find, ps."""
+        p, w = self.profile, self.profile.write
+        mean = w.program.value
+        if not self._takes_turns:
+            return mean, mean
+        if w.commands is not None:
+            mean = max(mean, KEPT_BUSY * p.dies.value * PS_PER_S / w.commands.value)
+        return mean, max(mean, PAGE_PS)
 
     def _add_collection(self, c: Collection, program: DiePrograms) -> None:
         """The drain behind the buffer, the programs that reads find, the queue that they share."""
@@ -172,36 +185,17 @@ class DriveModel:
         self._ack = b.station(f"{name} acknowledge", Kind.DELAY)
         if self._syncs and p.volatile and p.flush is not None:
             self._flushes = self._named("flushes", "drive")
-        mean = max(1.0, p.base.value - self._host.write_ps)
-        self._ack_dist = b.dist(gamma_table(mean, p.base_cv.value))
+        self._ack_dist = self._acknowledgement(0)
 
-    def _add_rounds(self, rounds: Rounds) -> None:
-        """One server of rounds: a virtual disk's host thread, which moves the data itself.
+    def _acknowledgement(self, turn_ps: int) -> int:
+        """Row of what a write takes beside the controller, which holds it *turn_ps* longer."""
+        p = self.profile.write
+        mean = max(1.0, p.base.value - self._host.write_ps - turn_ps)
+        return self._b.dist(gamma_table(mean, p.base_cv.value))
 
-        No port: the guest's memory is the host's. A link's time for each of n commands would let
-        some of them miss their round, which the captures do not show (writes at depth 64: p99
-        1.05 ms, where a PCIe 4 x4 port makes it 1.38).
-        """
-        base = self._b.dist(_pausing(rounds, rounds.base.value, rounds.base_cv.value))
-        batches = Batches(
-            max(1, round(rounds.most.value)), 0, base, in_order=rounds.in_order, gathers=True
-        )
-        self._rounds = self._named(
-            "batch service", "drive", Kind.ROUNDS, own=batches, resource="rounds"
-        )
-
-    def _in_rounds(self, rounds: Rounds, write: bool, n_bytes: int) -> list[Row]:
-        """The constant part and the server of rounds."""
-        p = self.profile
-        side = p.write.base if write else p.read.base
-        host = self._host.write_ps if write else self._host.read_ps
-        each = rounds.write if write and rounds.write is not None else rounds.read
-        rate = p.write_bandwidth.value if write else p.read_bandwidth.value
-        more = max(0, n_bytes - UNIT) * PS_PER_S / rate
-        stalls = rounds.write_stalls if write else rounds.read_stalls
-        dist = self._b.dist(_pausing(rounds, each.value, rounds.cv.value, stalls))
-        delay = max(0, round(side.value) - host) + self._drive.delay_ps
-        return [op(Op.VISIT, self._rounds, dist, round(more), delay, slot=SLOT_DIE)]
+    def _in_rounds(self, write: bool, n_bytes: int) -> list[Row]:
+        held = self._host.write_ps if write else self._host.read_ps
+        return [self._rounds.row(write, n_bytes, held, self._drive.delay_ps, SLOT_DIE)]
 
     def _add_empirical(self) -> None:
         """A delay station per operation that draws runs of the capture's own samples."""
@@ -231,7 +225,7 @@ class DriveModel:
         self._sequential = access.sequential
         self._through = p.write.through or (access.through and p.write.volatile)
         if p.rounds is not None:
-            return [*waits, *self._tagged(self._in_rounds(p.rounds, write, n_bytes))]
+            return [*waits, *self._tagged(self._in_rounds(write, n_bytes))]
         if p.latencies is not None:
             (station, row), delay = self._series[write], self._drive.delay_ps
             away = [const(station, delay)] if delay else []
@@ -258,23 +252,40 @@ class DriveModel:
             return rows
         return [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
 
-    def _command_row(self, write: bool, delay_ps: int) -> Row:
+    def _command_row(self, write: bool, delay_ps: int, extra_ps: int = 0) -> Row:
+        return const(self._command, round(self._command_ps(write)) + extra_ps, delay_ps)
+
+    def _command_ps(self, write: bool) -> float:
         rate = self.profile.commands.value
         if write and self.profile.write.commands is not None:
             rate = self.profile.write.commands.value
-        return const(self._command, round(PS_PER_S / rate), delay_ps)
+        return PS_PER_S / rate
+
+    def _turn_ps(self, write: bool, n: int) -> int:
+        """Time beyond its own that a command of *n* units holds the controller in a mix.
+
+        Each holds what both share as long as its like do where nothing else is there.
+        """
+        if not self._takes_turns:
+            return 0
+        p = self.profile
+        media = p.write.program.value if write else p.read.die.value
+        own = self._command_ps(write)
+        return round(max(own, n * media / p.dies.value) - own)
 
     def _read(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
         is_ahead = self._sequential and p.read.ahead
         base = p.read.stream_ps(0 if p.sorts else n_bytes) if is_ahead else p.read.base.value
         waits = max(0, round(base) - self._host.read_ps) + self._drive.delay_ps
-        first = [self._command_row(False, waits)]
-        if p.read.unmapped or is_ahead:
-            return [*first, *self._out(n_bytes)]
         unit = round(p.read.unit.value)
         more = round(p.physical_sector.value) - SECTOR if misaligned else 0
         n = min(MAX_CHILDREN, math.ceil((n_bytes + more) / unit))
+        is_buffered = p.read.unmapped or is_ahead
+        turn = self._turn_ps(False, 0 if is_buffered else n)
+        first = [self._command_row(False, max(0, waits - turn), turn)]
+        if is_buffered:
+            return [*first, *self._out(n_bytes)]
         if self._queue >= 0:  # which reads share with writes that wait for the buffer
             first += [op(Op.ACQUIRE, self._queue, 1), op(Op.RELEASE, self._queue, 1)]
         is_one = n == 1 and (n_bytes <= UNIT or p.read.serial is None)
@@ -375,12 +386,15 @@ class DriveModel:
         sector = round(p.physical_sector.value)
         data = const(self._write_data, round(n_bytes * PS_PER_S / p.write_bandwidth.value))
         way = self._streaming([const(self._down, down, self._drive.delay_ps), data], n_bytes)
-        arrived = [way[0], self._command_row(True, 0), way[1]]
+        # what a write takes beyond its acknowledgement is hidden by the buffer
+        whole = 0 if self._through else self._programs(n_bytes)
+        turn = min(self._turn_ps(True, whole), round(p.write.base.value))
+        arrived = [way[0], self._command_row(True, 0, turn), way[1]]
         if self._through:
             return [*arrived, *self._write_through(n_bytes)]
         arrived += self._through_engines(n_bytes)
         arrived += [const(self._flushes, 1)] if self._flushes >= 0 else []
-        acknowledged = op(Op.VISIT, self._ack, self._ack_dist, slot=SLOT_ACK)
+        acknowledged = op(Op.VISIT, self._ack, self._acknowledgement(turn), slot=SLOT_ACK)
         if n_bytes < sector:
             return [*arrived, *self._modified(2 if misaligned else 1), acknowledged]
         more = sector - SECTOR if misaligned else 0
@@ -435,8 +449,7 @@ class DriveModel:
                 f"{self._drive.name}: a profile of captured latencies holds no flushes; leave out "
                 "fsync, or take a profile with dies and a buffer"
             )
-        rounds = self.profile.rounds
-        return self._tagged(self._in_rounds(rounds, True, 0) if rounds else self._flush())
+        return self._tagged(self._in_rounds(True, 0) if self.profile.rounds else self._flush())
 
     def _flush(self) -> list[Row]:
         p = self.profile.write
@@ -486,15 +499,3 @@ class DriveModel:
         elif p.volatile and p.flush is not None:
             ends = [const(self._ack, max(1, round(p.flush.value) - self._host.write_ps))]
         return [*served, *ends]
-
-
-def _pausing(rounds: Rounds, mean_ps: float, cv: float, stalls: Stalls | None = None) -> Ints:
-    """Table of a part of a round, with the pauses that hit so long a part, and its own stalls."""
-    stops = []
-    if rounds.pauses is not None:
-        p = rounds.pauses
-        share = min(0.5, mean_ps / p.every.value)
-        stops.append(Stop(share, p.length.value, p.cv.value, p.law))
-    if stalls is not None:
-        stops.append(Stop(stalls.share.value, stalls.length.value, stalls.cv.value))
-    return pausing_table(mean_ps, cv, tuple(stops))

@@ -40,6 +40,25 @@ def gamma_table(mean_ps: float, cv: float) -> Ints:
 
 
 @lru_cache(maxsize=256)
+def paged_table(mean_ps: float, cv: float, page_ps: float) -> Ints:
+    """Return int64[rng.TABLE], ps: as `gamma_table`, but all of it in a few services of *page_ps*.
+
+    What several commands need is done with one of them, so that the others take no time.
+
+    >>> table = paged_table(70e6, 0.1, 700e6)
+    >>> bool(abs(table_mean(table) / 70e6 - 1) < 1e-6), round(float(np.mean(table > 1e6)), 2)
+    (True, 0.1)
+    """
+    share = mean_ps / page_ps
+    if share >= 1:
+        return gamma_table(mean_ps, cv)
+    within = 1 - (1 - table_levels()) / share
+    pages = gamma_table(page_ps, cv)
+    at = np.searchsorted(table_levels(), np.maximum(within, 0.0)).clip(0, len(pages) - 1)
+    return _rescaled(np.where(within > 0, pages[at], 1.0), mean_ps)
+
+
+@lru_cache(maxsize=256)
 def _unit_quantiles(shape: float) -> Floats:
     """float64[rng.TABLE]: of the gamma distribution of unit scale; most of a table's cost."""
     values = gamma_quantiles(shape, table_levels())

@@ -321,7 +321,7 @@ class _Fitting:
             begun, limit=limit, profile=made, cost=cost + self._cost(made, mixes), joint=joint,
             writes=found, unidentified=unidentified,
         )  # fmt: skip
-        if limit != "drain" or not may_suspend(made):
+        if not may_suspend(made):
             return [plain]
         return [replace(plain, suspends=False), self._suspending(plain, cost, mixes)]
 

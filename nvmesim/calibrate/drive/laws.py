@@ -97,16 +97,33 @@ def row_kind(point: Point, lone: float, *, is_known: bool) -> RowKind:
     return RowKind.EITHER
 
 
-SHEET_CEILING: Final = {True: (0.57, 0.35), False: (0.25, 0.8)}
-"""Most small random requests/s of a drive behind PCIe, as a share of the bytes of its link, and the
-standard deviation of its logarithm, for reads (true) and for writes. Source: reads, data sheets of
-35 drives of Gen3 to Gen5 (0.39 to 0.84, 0.27), with some doubt more, as older and smaller drives
-stay below their family's sheet; writes, rows of four jobs or more of nine sources of
-`calibration/held-out` (0.10 to 0.82, mean 0.25, 0.66): they are mostly of fresh flash, of which
-sheets say nothing (what lasts: 0.10)."""
+SHEET_CEILING: Final = {
+    "pcie": {True: (0.57, 0.35), False: (0.25, 0.8)},
+    "sata": {True: (0.45, 0.3), False: (0.35, 0.4)},
+}
+"""Most small random requests/s of flash behind PCIe or SATA, as a share of the bytes of its link,
+and the standard deviation of its logarithm, for reads (true) and for writes. Source: PCIe reads,
+data sheets of 35 drives of Gen3 to Gen5 (0.39 to 0.84, 0.27), with some doubt more, as older and
+smaller drives stay below their family's sheet; PCIe writes, rows of four jobs or more of nine
+sources of `calibration/held-out` (0.10 to 0.82, mean 0.25, 0.66): they are mostly of fresh flash,
+of which sheets say nothing (what lasts: 0.10). SATA, saturated rows of eight and of ten drives of
+`calibration/held-out` (0.26 to 0.53, mean 0.43, 0.26; 0.18 to 0.65, mean 0.34, 0.36); data sheets
+state 0.64 to 0.68 for reads."""
 
+COMMAND: Final = 4096
+"""Size of the requests of `SHEET_CEILING`."""
 FURTHEST: Final = 3.0
 """Such deviations that a drive may be above all data sheets. Assumed."""
+
+
+def usual_ceiling(link: Link, *, read: bool) -> tuple[float, float]:
+    """`SHEET_CEILING` of a drive on *link*; one behind SAS may be as fast as one behind PCIe.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> usual_ceiling(parse_link("sata3"), read=True)
+    (0.45, 0.3)
+    """
+    return SHEET_CEILING.get(link.kind, SHEET_CEILING["pcie"])[read]
 
 
 def open_ceiling(link: Link, size: int, top: float, *, read: bool) -> tuple[float, float]:
@@ -119,7 +136,8 @@ def open_ceiling(link: Link, size: int, top: float, *, read: bool) -> tuple[floa
     >>> [round(open_ceiling(gen4, 4096, top, read=True)[0], -3) for top in (12e3, 900e3, 2e6)]
     [1096000.0, 1247000.0, 2227000.0]
     """
-    share, sd = SHEET_CEILING[read]
+    share, sd = usual_ceiling(link, read=read)
+    size = size if link.kind == "pcie" else min(size, COMMAND)  # SATA: larger ones fill the link
     return _above(share * built_for(link) / size, sd, top)
 
 
@@ -134,7 +152,8 @@ def built_for(link: Link) -> float:
     >>> [round(built_for(parse_link(f"pcie4 x{lanes}")) / 1e9, 1) for lanes in (2, 4, 8)]
     [7.9, 7.9, 15.8]
     """
-    return link.raw_bytes_per_s * max(1.0, USUAL_LANES / link.lanes)
+    usual = USUAL_LANES if link.kind == "pcie" else 1
+    return link.raw_bytes_per_s * max(1.0, usual / link.lanes)
 
 
 FRESH: Final = (0.95, 0.15, 0.8)
@@ -159,7 +178,7 @@ def open_writes(
     >>> [round(open_writes(gen4, 4096, 20e3, moved)[0], -3) for moved in (None, 680e3)]
     [481000.0, 646000.0]
     """
-    if moved is None or FRESH[0] * moved < top:
+    if moved is None or link.kind != "pcie" or FRESH[0] * moved < top:
         return *open_ceiling(link, size, top, read=False), None
     if is_stated:
         return *_above(STEADY[0] * moved, STEADY[1], top), None
@@ -189,7 +208,7 @@ def sheet_odds(link: Link, size: int, rate: float) -> float:
     >>> [round(sheet_odds(parse_link("pcie3 x4"), 4096, rate), 2) for rate in (255e3, 600e3)]
     [0.09, 1.0]
     """
-    share, sd = SHEET_CEILING[True]
+    share, sd = usual_ceiling(link, read=True)
     below = math.log(share * link.raw_bytes_per_s / size / rate) / sd
     return math.exp(-(max(0.0, below) ** 2) / 2)
 

@@ -23,6 +23,7 @@ from nvmesim.calibrate.drive.laws import (
     LONE_DOUBT,
     OPEN,
     SHARE_DOUBT,
+    SHEET_CEILING,
     Bank,
     RowKind,
     open_ceiling,
@@ -300,7 +301,7 @@ def _few(
     out = UNIT / template.read_bandwidth.value * 1e12
     out += command_time_ps(host.link, "read", UNIT, "up")
     fast, fast_sd = 1.01 * mixed if kind == "path" and mixed > top else max(FAST, BEYOND * top), 0.0
-    if kind is None and host.link.kind == "pcie":
+    if kind is None and host.link.kind in SHEET_CEILING:
         size = max(UNIT, min(p.block_size for p in points))
         fast, fast_sd = open_ceiling(host.link, size, top, read=True)
     if kind == "dies":
@@ -343,7 +344,7 @@ def _few(
     draws = {n: np.array([row[n] for row in table]) for n in READ_NUMBERS}
     told = _told_of_few(bank, best, draws, is_known or grows, has_percentiles)
     odds = 1.0
-    if kind is not None and host.link.kind == "pcie":
+    if kind is not None and host.link.kind in SHEET_CEILING:
         odds = sheet_odds(host.link, min(p.block_size for p in points), top)
     return replace(told, cost=found.cost, dies=round(best["dies"]), odds=odds)
 

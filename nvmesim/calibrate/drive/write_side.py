@@ -19,6 +19,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import (
     LONE_DOUBT,
+    SHEET_CEILING,
     RowKind,
     lasting,
     open_writes,
@@ -135,7 +136,7 @@ def write_parameters(
         fitted.append(Parameter("rate", top, low=top / 1.4, high=30 * top))
     else:
         rate, sd = BEYOND * top, OPEN_SD
-        if link.kind == "pcie":
+        if link.kind in SHEET_CEILING:
             moved = told_writes(template, points[0].block_size)
             rate, sd, steady = open_writes(
                 link, points[0].block_size, top, moved, is_stated=points[0].is_stated

@@ -21,7 +21,14 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.gate import MISS
-from nvmesim.calibrate.drive.laws import LONE_DOUBT, SHALLOW, in_flight, lasting, open_writes
+from nvmesim.calibrate.drive.laws import (
+    LONE_DOUBT,
+    SHALLOW,
+    in_flight,
+    lasting,
+    open_ceiling,
+    open_writes,
+)
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
 from nvmesim.calibrate.drive.starting_point import FLASH_S, fit_stream, sources
 from nvmesim.calibrate.drive.write_side import with_writes
@@ -279,8 +286,10 @@ def _open_rate(
     *width*: bytes/s that the rows tell, or inf.
     """
     lone = min(p.outstanding / p.iops for p in points)
-    if host.link.kind == "pcie" and points[0].read_fraction == 0:
-        size = min(p.block_size for p in points)
+    is_write, size = points[0].read_fraction == 0, min(p.block_size for p in points)
+    if host.link.kind == "sata" and lone < FLASH_S:
+        return open_ceiling(host.link, size, top, read=not is_write)
+    if host.link.kind == "pcie" and is_write:
         moved = width / size if math.isfinite(width) else None
         found, sd, steady = open_writes(host.link, size, top, moved)
         return (found, sd) if steady else (max(found, NEARER * top), OPEN_SD)

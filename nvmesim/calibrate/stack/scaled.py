@@ -15,7 +15,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
-from nvmesim.calibrate.drive.laws import SHEET_CEILING, WAITED
+from nvmesim.calibrate.drive.laws import WAITED, usual_ceiling
 from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.stack.task import with_full_threads
@@ -267,7 +267,7 @@ def threads_full(host: BenchHost, point: Point) -> float:
 
     Of each the density of a ceiling there counts, and that the other's is higher.
     """
-    share, sd = SHEET_CEILING[point.read_fraction == 1]
+    share, sd = usual_ceiling(host.link, read=point.read_fraction == 1)
     usual = share * host.link.raw_bytes_per_s / point.block_size
     drive = math.log(point.iops / point.targets / usual) / sd
     thread = math.log(thread_share(host, point)) / host.clock_sd
