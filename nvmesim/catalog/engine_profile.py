@@ -107,6 +107,8 @@ class RaidEngineProfile(Frozen):
     """Time that writing a page of an external bitmap's file takes, wherever that is."""
     locks: dict[str, EngineLock] = Field(default_factory=dict)
     """Locks that spin, by name."""
+    flush: Time = Quantity(value=0)
+    """Time that a flush holds the engine's one lock of flushes, per member that it goes to."""
     latency: Time = Quantity(value=0)
     """Constant latency per request."""
     parity_rate: Bandwidth = Quantity(value=10e9)

@@ -165,6 +165,12 @@ class EngineLocks:
             if ps >= 1
         ]
 
+    def flush(self) -> list[Row]:
+        """Station that a flush passes before it goes to the members."""
+        held = round(self._volume.engine.flush.value * len(self._volume.members))
+        name = f"{self._volume.name} flush lock"
+        return [const(_spinning(self._b, name), held)] if held else []
+
     def _held_ps(self, lock: EngineLock, write: bool) -> float:
         """Time from one owner to the next, each hand-over to another socket with its lines."""
         here = (lock.write if write else lock.read).value

@@ -256,7 +256,7 @@ class VolumeTarget:
 
     def flush_rows(self, kind: RequestKind, phase: int) -> list[Row]:
         """The flush that follows a write; a controller's own cache has a battery and answers."""
-        rows = self._entry(replace(kind, n_bytes=0)) if self.on_controller else []
+        rows = self._entry(replace(kind, n_bytes=0)) if self.on_controller else self._locks.flush()
         if phase < 0:
             return rows
         flush, record, before = (op(Op.FORK, phase + i) for i in range(3))

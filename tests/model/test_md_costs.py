@@ -73,6 +73,20 @@ def test_a_row_that_is_written_whole_costs_half():
     assert found.total.iops.value == pytest.approx(1e6 / (n * row_us(6) / 2 + 26.2), rel=0.02)
 
 
+@pytest.mark.parametrize("drives", [4, 8])
+def test_flushes_pass_one_lock_before_6_12(drives):
+    """A flush goes to each member under it, also where their caches need none."""
+    load = {"threads": 64, "outstanding": 1, "read": 0.0, "fsync": 1}
+    before, after = (
+        run({"raid": "raid0", "kernel": kernel}, load, drives=drives, cores=64)
+        for kernel in ("5.14", "6.12")
+    )
+    each_us = drives * 1.0
+    assert before.total.iops.value == pytest.approx(1e6 / each_us, rel=0.01)
+    assert before.bottleneck.station == "volume0 flush lock"
+    assert after.total.iops.value > 4 * before.total.iops.value
+
+
 @pytest.mark.parametrize(("outstanding", "wake_ups"), [(1, 3), (16, 0)])
 def test_a_lone_write_wakes_raid5d_three_times_and_a_busy_one_is_awake(outstanding, wake_ups):
     load = {"threads": outstanding, "outstanding": outstanding, "read": 0.0}

@@ -270,6 +270,8 @@ def tables_of(case: HeldCase, row: HeldRow, profile: Any) -> dict[str, Any]:
     if raid:
         engine = _engine(str(facts.get("raid_engine", "linux-md"))) or "linux-md"
         _add_volumes(tables, row, engine, int(facts.get("controllers", 1)))
+        for volume in tables["volume"] if "kernel" in facts else ():
+            volume["kernel"] = facts["kernel"]
     sets = []
     for change in row.changes:
         if change.startswith("roots:"):
