@@ -65,6 +65,8 @@ class Explanation:
     unidentified: Mapping[str, str] = field(default_factory=dict)
     suspends: bool | None = None
     """True if reads suspend programs, false if they wait for them; None: there is no choice"""
+    is_stated: bool = False
+    """True if a data sheet states how it writes"""
 
     @property
     def pair(self) -> tuple[Ceiling | None, Limit | None]:
@@ -74,7 +76,8 @@ class Explanation:
     @property
     def prior(self) -> float:
         """Weight before mixes are looked at."""
-        share = {None: 1.0, True: SUSPENDS, False: 1 - SUSPENDS}[self.suspends]
+        suspends = SUSPENDS[self.is_stated]
+        share = {None: 1.0, True: suspends, False: 1 - suspends}[self.suspends]
         odds = self.reads.odds if self.reads is not None else 1.0
         weight = PRIOR.get(self.pair, 0.1)
         if self._is_open:

@@ -23,11 +23,13 @@ LOW, HIGH = 5 * US, 100 * US
 """95 % interval of it where no mix was measured, ps: holds those three."""
 DOUBT: Final = 0.8
 """Standard deviation of its logarithm: a quarter of what lies between `LOW` and `HIGH`."""
-SUSPENDS: Final = 5 / 14
-"""Probability that a drive suspends, before its own mixes are looked at. Of the twelve drives whose
-mixes are measured beside their pure rows four are nearer with it (P4610, an unnamed PCIe 4.0 drive,
-a data sheet, N07 of `calibration/held-out`), eight without (a drive of 2014, S01, W01, X02, Y01,
-Y04 and Y07): (4 + 1) / (12 + 2), Laplace's rule of succession."""
+SUSPENDS: Final = {True: 2 / 3, False: 1 / 3}
+"""Probability that a drive suspends, before its own mixes are looked at, where a data sheet states
+its rates (true: a drive for servers) and where rows measured them. Of twelve drives whose mixes are
+known beside their pure rows those are nearer with it: P4610, an unnamed PCIe 4.0 drive and a data
+sheet of four for servers (X02 is not), N07 of eight others (not: one of 2014, S01, W01, Y01, Y02,
+Y04 and Y07; sources of `calibration/held-out`). (3 + 1) / (4 + 2) by Laplace's rule of succession,
+and as measured rows are of both, (4 + 1) / (12 + 2) of all, rounded."""
 STEP: Final = 2.0
 """Tried times are this factor apart."""
 FASTEST, SLOWEST = USUAL, 500 * US
