@@ -4,12 +4,13 @@ import math
 from dataclasses import asdict
 
 import pytest
+from held_cases import COLUMNS, HeldCase, HeldRow, find_cases, ruler, splits
+from held_out import CaseAnswer, answer_case, planned
+from held_table import failures, groups, json_rows
 from pydantic import TypeAdapter
 
 from nvmesim.errors import InputError
-from nvmesim.study.validate.coverage import CoveredRow, coverage, failures, groups, json_rows
-from nvmesim.study.validate.held_cases import COLUMNS, HeldCase, HeldRow, find_cases, ruler, splits
-from nvmesim.study.validate.held_out import CaseAnswer, answer_case, planned
+from nvmesim.study.validate.coverage import CoveredRow, coverage
 
 
 def row(jobs: int, depth: int, iops: float, line: int = 0, **cells: str) -> HeldRow:
