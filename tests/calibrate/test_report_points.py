@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import BenchAnswer, measure
-from nvmesim.calibrate.drive.empirical import fit_empirical
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.time_series import TimeSeries, time_series_of
@@ -149,17 +148,8 @@ LOG = ROOT / "calibration" / "local-disk" / "logs" / "randread_qd16_each_clat.1.
 TRACE = Path(__file__).parent / "data" / "blkparse_qd4_emulated.txt.gz"
 
 
-def test_the_page_of_an_empirical_drive_has_its_charts_and_percentiles():
-    text = fit_page(fit_empirical(read_capture(LOG), name="log"))
-    for part in ("Distribution of latency, reads", "Latency over time, reads",
-                 "p99.9", "As a file"):  # fmt: skip
-        assert part in text
-    assert "http://" not in text.replace("http://www.w3.org", "")
-
-
 def test_pauses_of_the_local_disk_are_episodes():
-    samples = np.asarray(fit_empirical(read_capture(LOG), name="log").profile.latencies.read_us)
-    seconds = samples / 1e6
+    seconds = read_capture(LOG).requests.collect()["latency_ns"].to_numpy() / 1e9
     found = episodes_in(np.cumsum(seconds) / 16, seconds)
     assert found.count >= 4
 
