@@ -105,7 +105,6 @@ def fit_capture(
         )
     from nvmesim.calibrate.arrivals import arrivals_of
     from nvmesim.calibrate.bench import parse_host
-    from nvmesim.calibrate.over_time.time_series import suggestions
     from nvmesim.calibrate.trace.fit import fit_trace
     from nvmesim.units import parse_fraction
 
@@ -121,7 +120,6 @@ def fit_capture(
     longest = max((c for c in captures.files if c.requests is not None), key=lambda c: c.rows)
     notes: list[str] = []
     arrivals = arrivals_of(longest, notes)
-    notes += suggestions(captures)
     cut = round(len(arrivals) * (1 - last))
     fit = fit_trace(
         arrivals.part(0, cut), name=name, captured_on=captured_on,

@@ -32,7 +32,7 @@ CAPTIONS: Final = {
     "Latency": "Completion latency if the file has it. Dots: measured, lines: fitted.",
     "CPU": "Dots: usr + sys of the captures, lines: the fitted stack.",
     "Residuals": "Fitted / measured - 1. Band: 10 % either way; hollow diamonds: held out.",
-    "Over time": "Means of windows. Shaded: slower episodes. Dashed: a step down for good.",
+    "Over time": "Means of windows. Dashed: a step down for good.",
     "Distribution": "Solid: measured, dashed: fitted. Each grid line up is one more nine.",
 }
 _ENDINGS: Final = {" us": "time", "k/s": "rate", " GB/s": "bandwidth"}
@@ -139,7 +139,6 @@ def _charts(fit: DriveFit | StackFit) -> dict[str, tuple[Any, str]]:
 def _of_trace(fit: TraceFit) -> list[b.Block]:
     from nvmesim.show.charts.fit_charts import (
         distributions,
-        episodes_in,
         requests_over_time,
         residuals,
     )
@@ -148,12 +147,10 @@ def _of_trace(fit: TraceFit) -> list[b.Block]:
     if (s := fit.sample) is not None:
         tables = {"measured": s.measured_s, "fitted": s.model_s}
         what = "replayed, not fitted" if s.held_out else "fitted"
-        episodes = episodes_in(s.at_s, s.measured_s)
         parts.append(b.Section("Charts", (b.Charts({
             "Distribution of latency": (distributions(tables), f"All requests that were {what}."),
             "Residuals": (residuals(s.measured_s, s.model_s), "Band: 10 % either way."),
-            "Latency over time": (requests_over_time(s.at_s, tables, episodes),
-                                  "Shaded: episodes, where requests are slower for a while."),
+            "Latency over time": (requests_over_time(s.at_s, tables), ""),
         }),)))  # fmt: skip
     rows = []
     for c in fit.classes:
