@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
@@ -104,9 +103,8 @@ def scenario_page() -> str:
     """Every key of a scenario file, as the schema describes it."""
     text = (HERE / "scenario-head.md").read_text("utf-8")
     for heading, model in SCENARIO_TABLES.items():
-        said = field_docs(model)
         rows = [
-            (f"`{key}`", written(field), shown_default(field), said.get(key, ""))
+            (f"`{key}`", written(field), shown_default(field), plain(field.description or ""))
             for key, field in model.model_fields.items()
         ]
         text += f"\n## `{heading}`\n\n" + table(("key", "written", "left out", "meaning"), rows)
@@ -117,28 +115,14 @@ def profile_page() -> str:
     """Every key of a profile, as its docstrings say."""
     text = (HERE / "profiles-head.md").read_text("utf-8")
     for heading, model in PROFILE_TABLES.items():
-        said = field_docs(model)
         rows = [
-            (f"`{key}`", written(field), shown_default(field), said.get(key, ""))
+            (f"`{key}`", written(field), shown_default(field), plain(field.description or ""))
             for key, field in model.model_fields.items()
         ]
         about = inspect.getdoc(model) or ""
         text += f"\n## {heading}\n\n{plain(about)}\n\n"
         text += table(("key", "written", "left out", "meaning"), rows)
     return text
-
-
-def field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """The strings below the fields of *model*, in its source."""
-    body = ast.parse(inspect.getsource(model)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    found: dict[str, str] = {}
-    for field, after in zip(body.body, body.body[1:], strict=False):
-        if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
-            continue
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            found[field.target.id] = plain(str(after.value.value))
-    return found
 
 
 def plain(text: str) -> str:

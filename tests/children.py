@@ -32,23 +32,3 @@ def unmeasured() -> dict[str, str]:
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def drop_to(user: int) -> None:
-    """For ``preexec_fn`` of a root: go on as *user*, who may read everything but write little.
-
-    The right to read stays (CAP_DAC_READ_SEARCH, if root has it here) because the interpreter may
-    lie in root's own folder.
-    """
-    import ctypes
-
-    libc = ctypes.CDLL(None)
-    keep_capabilities, ambient, raise_one, read_all = 8, 47, 2, 2
-    libc.prctl(keep_capabilities, 1, 0, 0, 0)
-    os.setgroups([])
-    os.setgid(user)
-    os.setuid(user)
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
-    words = (ctypes.c_uint32 * 6)(*[1 << read_all] * 3, 0, 0, 0)
-    libc.capset(header, words)  # in vain where root does not have it: then it is not needed
-    libc.prctl(ambient, raise_one, read_all, 0, 0)

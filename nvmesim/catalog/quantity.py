@@ -22,13 +22,15 @@ Basis = Literal["measured", "fitted", "datasheet", "assumed"]
 class Frozen(BaseModel):
     """Immutable; unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, use_attribute_docstrings=True
+    )
 
 
 class Quantity(Frozen):
     """A number >= 0 and its basis: ``value`` in its field's unit, ``low``..``high`` 95 %."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     value: float = Field(ge=0)
     low: float | None = None

@@ -61,7 +61,7 @@ def run(
     with noting_interrupt() as pressed, _saying_failure(as_json), progress_bar() as progress:
         result = simulate(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
-            waits="load" if report else False, requests_file=requests, progress=progress,
+            requests_file=requests, progress=progress,
         )  # fmt: skip
     result = replace(result, changes=sets)
     if timeline is not None and not pressed.is_set():

@@ -22,7 +22,7 @@ from nvmesim.measure.latency import (
 from nvmesim.measure.stations import Totals, cpu_stats, member_stats, rebuild_stats, station_stats
 from nvmesim.predict import bottleneck
 from nvmesim.predict.prepare import EngineFactory, Prepared
-from nvmesim.predict.result import Bottleneck, CurvePoint, Result, Waits
+from nvmesim.predict.result import Bottleneck, CurvePoint, Result
 from nvmesim.predict.uncertainty.certainty import (
     UncertaintyBudget,
     drive_share,
@@ -62,7 +62,6 @@ class RunAnswer:
     measured: Measured
     reliefs: tuple[Relief, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
-    waits: Waits | None = None
     numbers: Numbers | None = None
     known: UncertaintyBudget | None = None
     """None: intervals are the simulation's alone."""
@@ -87,14 +86,6 @@ class RunAnswer:
             self.curve = self.what_ifs.curve(progress)
         if numbers:
             self.numbers = self.what_ifs.numbers(progress)
-
-    def study_waits(self, progress: Progress | None, *, of_load: bool) -> None:
-        """Simulate what a volume loses to its slowest member; *of_load*: under its load alone."""
-        from nvmesim.predict.straggler_runs import study
-
-        if progress is not None:
-            progress("waiting for the slowest member", 0.0)
-        self.waits = study(self.ready.scenario, self.ready.seed, of_load=of_load)
 
     def judge(self, without: str = "") -> UncertaintyBudget:
         """Learn what is beyond the simulation: the profiles' misfit, the model's error."""
@@ -181,7 +172,6 @@ class RunAnswer:
             version=__version__,
             rebuild=rebuild,
             sync=sync_stats(window.total.syncs, window.duration_ps),
-            waits=self.waits,
             groups=self._groups(),
             **derived,
             over_time=slices(lowered, window) if self.sliced else None,

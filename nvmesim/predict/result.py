@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
-
-import numpy as np
 
 from nvmesim.catalog.links import LINE_BYTES
 from nvmesim.drawing import Printable
@@ -33,68 +31,6 @@ Verdict = Literal["cpu", "drive", "link", "raid-engine", "limit", "latency-bound
 SCHEMA = 1
 FULL: Final = 0.90
 """Utilization above which a station is what stops it."""
-
-
-@dataclass(frozen=True)
-class MemberWait:
-    """One member under requests of one size."""
-
-    name: str
-    latencies_s: tuple[float, ...]
-    """Its share of each request, from the fork to its own last command; evenly thinned."""
-    busy: float
-    """Share of the time its requests take (phase by phase) in which it works on them."""
-    last: float
-    """Share of the phases with siblings in which it was the last."""
-
-
-@dataclass(frozen=True)
-class SizeWait:
-    """Requests of one size on the volume."""
-
-    n_bytes: int
-    op: str
-    members: tuple[MemberWait, ...]
-    volume_s: tuple[float, ...]
-    """Time of each request in its members, all phases; evenly thinned."""
-
-
-@dataclass(frozen=True)
-class ScalePoint:
-    """Members that share each request, a chunk each, one request at a time."""
-
-    members: int
-    op: str
-    efficiency: float
-    """Throughput over members x the throughput of one member alone."""
-
-
-@dataclass(frozen=True)
-class Waits:
-    """Loss of a striped volume to its slowest member."""
-
-    volume: str
-    sizes: tuple[SizeWait, ...]
-    scaling: tuple[ScalePoint, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the volume, its scaling, and per size the medians and shares."""
-        return {
-            "volume": self.volume,
-            "scaling": [asdict(point) for point in self.scaling],
-            "sizes": [
-                {
-                    "block_size": size.n_bytes, "op": size.op,
-                    "mean_s": float(np.mean(size.volume_s)),
-                    "members": [
-                        {"name": m.name, "mean_s": float(np.mean(m.latencies_s)), "busy": m.busy,
-                         "last": m.last}
-                        for m in size.members
-                    ],
-                }
-                for size in self.sizes
-            ],
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -159,8 +95,6 @@ class Result(Printable):
     rebuild: Rebuild | None = None
     sync: Syncs | None = None
     """Flushes that follow writes, if the load has any."""
-    waits: Waits | None = None
-    """Loss of a striped volume to its slowest member, if it was asked for."""
     groups: tuple[GroupStats, ...] = ()
     """Each workload group by itself."""
     over_time: OverTime | None = None
@@ -194,7 +128,7 @@ class Result(Printable):
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `run --json` prints; what is not a finite number is None."""
-        plain = (
+        plain = (  # waits, of an earlier version, is null
             "scenario", "changes", "engine", "seed", "requests", "simulated_s", "wall_s",
             "warmup_s", "converged", "total", "read", "write", "members", "stations", "cpu",
             "bottleneck", "goal", "rebuild", "sync", "crossing", "waits", "groups", "over_time",
@@ -206,7 +140,8 @@ class Result(Printable):
         )  # fmt: skip
         bottleneck = {**vars(self.bottleneck), "bound": self.bound}
         found: dict[str, Any] = plain_json({
-            "schema": SCHEMA, "nvmesim": self.version, **{key: getattr(self, key) for key in plain},
+            "schema": SCHEMA, "nvmesim": self.version,
+            **{key: getattr(self, key, None) for key in plain},
             "cpu": {**vars(self.cpu), "intervals": self.cpu_intervals},
             "bottleneck": {key: bottleneck[key] for key in stop},
             "warnings": coded(self.warnings),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from nvmesim.measure import paired
 from nvmesim.measure.control import MAX_REQUESTS, Progress, RunGoal
@@ -46,7 +46,6 @@ class RunOptions:
     requests: int | None = None
     reliefs: bool = True
     curve: bool = False
-    waits: bool | Literal["load"] = False
     over_time: bool = True
     certainty: bool = True
     without_source: str = ""
@@ -69,9 +68,8 @@ def simulate(
     what simulation leaves of IOPS) and *requests* (exactly so many after the warm-up) take the
     place of the scenario's own; with none of these the run is as precise as the rest of the
     interval deserves. *reliefs* simulates what could relieve the bottleneck, *curve* throughput
-    against outstanding, *waits* what a striped volume loses to its slowest member ("load": only
-    where requests of the load wait for several members), *over_time* (on unless it is turned off)
-    latency slice by slice and each workload by itself. With *certainty* every interval holds four
+    against outstanding, *over_time* (on unless it is turned off) latency slice by slice and each
+    workload by itself. With *certainty* every interval holds four
     parts: simulation, the profiles' numbers, what they miss, and the error of the model (learned
     without *without_source*); without it the simulation's alone. *requests_file* gets one row a
     request (Parquet). The run ends unconverged after *max_requests* or *max_wall_s*; a
@@ -110,8 +108,6 @@ def concluded(answer: RunAnswer, run: RunOptions, progress: Progress | None = No
     if not answer.measured.interrupted:
         try:
             answer.explore(run.reliefs, run.curve, run.certainty, progress)
-            if run.waits:
-                answer.study_waits(progress, of_load=run.waits == "load")
         except KeyboardInterrupt:
             answer.warnings.append(Warning("interrupted", "interrupted: what-ifs were left out"))
             answer.interrupted = True

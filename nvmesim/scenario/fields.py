@@ -10,17 +10,17 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pla
 
 from nvmesim import units
 from nvmesim.catalog import links
-from nvmesim.catalog.quantity import parsed
+from nvmesim.catalog.quantity import Frozen, parsed
 from nvmesim.errors import nearest
 from nvmesim.raid.levels import LEVELS
 
 PAGE_BYTES = 4096
 
 
-class Strict(BaseModel):
+class Strict(Frozen):
     """Immutable, unknown keys refused, no NaN."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 def shared(spec: BaseModel, record: type, *but: str) -> dict[str, Any]:

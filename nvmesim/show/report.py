@@ -59,14 +59,12 @@ GLOSSARY: Final[Mapping[str, str]] = {
 def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()) -> str:
     """Return the report of *result*, of its scenario's file and ``--set`` values, as HTML."""
     from nvmesim.show.charts.result import all_charts
-    from nvmesim.show.charts.waits import CAPTIONS as WAITING
 
-    captions = CAPTIONS | WAITING
     several, stations = answer.ops(result), answer.stations(result)
     every = answer.stations(result, grouped=False)
     all_stations = b.Fold(f"All {len(every.rows)} stations", (every,))
     source = b.Fold("The scenario file", (b.Source(scenario_text),))
-    charts = b.Charts({t: (c, captions.get(t, "")) for t, c in all_charts(result).items()})
+    charts = b.Charts({t: (c, CAPTIONS.get(t, "")) for t, c in all_charts(result).items()})
     sections: dict[str, list[b.Block]] = {
         "What would help, and what would not": b.present(answer.reliefs(result.bottleneck.reliefs)),
         "The server under this load": b.present(server(result)),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import BenchAnswer, measure
-from nvmesim.calibrate.drive.empirical import fit_empirical
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.time_series import TimeSeries, time_series_of
@@ -17,7 +16,6 @@ from nvmesim.cli.calibrate import fit_capture
 from nvmesim.errors import FitError, UnitError
 from nvmesim.show.charts.fit_charts import (
     all_charts,
-    episodes_in,
     nines_of,
     over_time,
     residuals,
@@ -88,18 +86,11 @@ def folder_with(tmp_path: Path, kind: str, values: np.ndarray) -> Path:
     return tmp_path
 
 
-def test_episodes_of_a_series_are_shaded(tmp_path):
-    slow = np.tile(np.repeat([False, True], [80, 20]), 6)
-    noise = np.random.default_rng(1).normal(1, 0.03, 600)
-    folder = folder_with(tmp_path, "clat", np.where(slow, 300e3, 100e3) * noise)
-    (course,) = time_series_of(read_captures([folder]))
-    assert len(course.episodes) == 6
-    begin, end = course.episodes[0]
-    assert begin == pytest.approx(8.0, abs=0.2)
-    assert end == pytest.approx(10.0, abs=0.2)
+def test_a_long_series_is_thinned(tmp_path):
+    values = 100e3 * np.random.default_rng(1).normal(1, 0.03, 600)
+    (course,) = time_series_of(read_captures([folder_with(tmp_path, "clat", values)]))
     assert len(course.values) <= 240
-    shaded = [r for r in drawn(over_time([course])) if "end" in r]
-    assert len(shaded) == 6
+    assert course.values.mean() == pytest.approx(values.mean() / 1e9, rel=1e-3)
 
 
 def test_a_step_down_for_good_is_ruled(tmp_path):
@@ -107,7 +98,6 @@ def test_a_step_down_for_good_is_ruled(tmp_path):
     values = np.repeat([90e3, 30e3], [50, 100]) * noise
     (course,) = time_series_of(read_captures([folder_with(tmp_path, "iops", values)]))
     assert course.step_s == pytest.approx(5.0, abs=0.3)
-    assert course.episodes == ()
     assert any(r.get("s") == pytest.approx(course.step_s, abs=0.01)
                for r in drawn(over_time([course])) if "y" not in r)  # fmt: skip
 
@@ -122,7 +112,7 @@ def test_the_page_has_them(tmp_path):
     assert {"Residuals against queue depth, randread 4 KiB", "Latency over time, writes"} <= titles
     page = fit_page(fit)
     assert "Band: 10 % either way; hollow diamonds: held out" in page
-    assert "Shaded: slower episodes" in page
+    assert "Dashed: a step down for good" in page
 
 
 def test_fits_without_logs_have_none():
@@ -147,21 +137,6 @@ def test_a_table_of_points_is_viewed_by_where_each_is_from(tmp_path):
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "calibration" / "local-disk" / "logs" / "randread_qd16_each_clat.1.log.gz"
 TRACE = Path(__file__).parent / "data" / "blkparse_qd4_emulated.txt.gz"
-
-
-def test_the_page_of_an_empirical_drive_has_its_charts_and_percentiles():
-    text = fit_page(fit_empirical(read_capture(LOG), name="log"))
-    for part in ("Distribution of latency, reads", "Latency over time, reads",
-                 "p99.9", "As a file"):  # fmt: skip
-        assert part in text
-    assert "http://" not in text.replace("http://www.w3.org", "")
-
-
-def test_pauses_of_the_local_disk_are_episodes():
-    samples = np.asarray(fit_empirical(read_capture(LOG), name="log").profile.latencies.read_us)
-    seconds = samples / 1e6
-    found = episodes_in(np.cumsum(seconds) / 16, seconds)
-    assert found.count >= 4
 
 
 def test_residuals_of_a_tenth_are_drawn_as_a_tenth():

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from held_cases import find_cases
+from held_out import _predicted, _profile, planned
 
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.study.validate.held_cases import find_cases
-from nvmesim.study.validate.held_out import _predicted, _profile, planned
 
 COMMANDS, BANDWIDTH = 250e3, 2.0e9
 DRIVE = {"extends": "intel-p4610-1.6tb", "commands": f"{COMMANDS}/s", "dies": 512,

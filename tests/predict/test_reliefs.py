@@ -16,7 +16,6 @@ from nvmesim.predict.bottleneck import SaturatedStation, best_relief
 from nvmesim.predict.pilots import filled
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.simulate import simulate
-from nvmesim.predict.straggler_runs import small_buffers
 from nvmesim.predict.what_ifs import BY_RESOURCE, MOST, choose, scaled_outstanding
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -114,14 +113,6 @@ def test_the_fastest_link_cannot_be_wider() -> None:
     assert reliefs.wider(parse_link("pcie6 x32")) is None
     assert reliefs.wider(parse_link("sata3")) is None
     assert str(reliefs.wider(parse_link("pcie6 x4"))) == "pcie6 x8"
-
-
-def test_smaller_buffers_keep_their_units() -> None:
-    base = resolved(read=0.5)
-    small = small_buffers(base)
-    write = small.drives[0].profile.write
-    assert write.buffer.value == 8 * 32 * 4096  # eight units per die: the floor
-    assert write.program == base.drives[0].profile.write.program
 
 
 def full(resource: str, kind: str, bound: float) -> SaturatedStation:

@@ -14,8 +14,8 @@ import pytest
 from nvmesim.show.charts import result as charts
 from nvmesim.show.charts.base import FEWEST_BEYOND, log_ticks
 from nvmesim.show.charts.designs import _at_ends
+from nvmesim.show.charts.steps import timeline
 from nvmesim.show.charts.sweep import heat, scaling
-from nvmesim.show.charts.waits import timeline
 from nvmesim.show.palette import LOAD_STEPS
 from nvmesim.study.choose import choose
 from nvmesim.study.timeline import Timeline

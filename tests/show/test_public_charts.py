@@ -133,8 +133,6 @@ def test_what_cannot_be_saved(drawn, tmp_path, name, words):
 def test_what_is_not_there_is_told():
     with pytest.raises(InputError, match=r"no column 'drivse'.*drives"):
         charts.scaling(FRAME, "drivse")
-    with pytest.raises(InputError, match="waits=True"):
-        charts.waiting(result(4))
     empty = FRAME.with_columns(pl.lit(None, pl.Float64).alias("lat_p99_us"))
     assert charts.load_curve(empty).description == "no point without an error"
 

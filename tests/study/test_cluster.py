@@ -86,36 +86,6 @@ def test_nothing_is_lost_or_doubled_when_a_worker_dies(cluster, small, tmp_path)
     assert_frame_equal(frame, ns.sweep(small, OVER, workers=1, cache=False))
 
 
-def test_two_thousand_points_of_which_two_workers_die(small, tmp_path):
-    out = tmp_path / "c.parquet"
-    over = {"workload.outstanding": "1..100", "workload.threads": "1..20"}
-    tally, alive = SweepTally(), []
-
-    def progress(what, share):
-        if alive and share > 0.9 - 0.3 * len(alive):
-            alive.pop().kill()
-
-    with started(tmp_path, 4) as found:
-        alive += found.workers[:2]
-        frame = ns.sweep(small, over, dask=found.address, output=out, cache=False, requests=1000,
-                         progress=progress, tally=tally)  # fmt: skip
-    assert not alive
-    assert (tally.points, tally.simulated, tally.failed, len(frame)) == (2000, 2000, 0, 2000)
-    keys = list(over)
-    assert frame.select(keys).n_unique() == 2000
-    few = frame.gather_every(97)
-    again = [ns.simulate(small_with(small, row), requests=1000, reliefs=False).total.iops.value
-             for row in few.head(5).iter_rows(named=True)]  # fmt: skip
-    assert few["iops"].head(5).to_list() == pytest.approx(again)
-
-
-def small_with(small, row):
-    from nvmesim.scenario.load import scenario_from_dict, with_values
-
-    keys = ("workload.outstanding", "workload.threads")
-    return scenario_from_dict(with_values(small.to_dict(), {k: row[k] for k in keys}))
-
-
 def test_a_scheduler_that_dies_is_one_line_and_exit_code_3(small, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(cluster_module, "GONE_S", 3.0)
     scenario, out = tmp_path / "small.toml", tmp_path / "c.parquet"
@@ -143,18 +113,6 @@ def test_a_scheduler_that_dies_is_one_line_and_exit_code_3(small, tmp_path, monk
     assert run_command([*arguments, "--resume", "--workers", "1"]) in (0, 1)
     assert len(pl.read_parquet(out)) == 400
     assert re.search(rf"{done} kept from before", capfd.readouterr().out)
-
-
-def test_a_cluster_without_workers_is_gone(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "GONE_S", 3.0)
-    with started(tmp_path, 1) as found:
-
-        def progress(what, share):
-            if share > 0.05:
-                found.workers[0].kill()
-
-        with pytest.raises(InfrastructureError, match="has no workers any more"):
-            ns.sweep(small, OVER, dask=found.address, cache=False, progress=progress)
 
 
 def test_another_version_is_refused_by_name(small, tmp_path):

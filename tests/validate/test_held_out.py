@@ -4,12 +4,15 @@ import math
 from dataclasses import asdict
 
 import pytest
+from held_cases import COLUMNS, HeldCase, HeldRow, find_cases, ruler, splits
+from held_out import CaseAnswer, answer_case, planned
+from held_table import failures, groups, json_rows
 from pydantic import TypeAdapter
 
+import nvmesim
+from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
-from nvmesim.study.validate.coverage import CoveredRow, coverage, failures, groups, json_rows
-from nvmesim.study.validate.held_cases import COLUMNS, HeldCase, HeldRow, find_cases, ruler, splits
-from nvmesim.study.validate.held_out import CaseAnswer, answer_case, planned
+from nvmesim.study.validate.coverage import CoveredRow, coverage
 
 
 def row(jobs: int, depth: int, iops: float, line: int = 0, **cells: str) -> HeldRow:
@@ -123,3 +126,9 @@ def test_a_drive_that_was_measured_behind_sata_is_asked_behind_sata() -> None:
     answer = answer_case(HeldCase("x-1", facts, tuple(rows)))
     assert [f for f in answer.failures if f.what == "row"] == []
     assert answer.predictions
+
+
+def test_an_installed_package_says_where_they_are(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setattr(nvmesim, "__file__", str(tmp_path / "site" / "nvmesim" / "__init__.py"))
+    assert run_command(["validate", "--held-out"]) == 2
+    assert "run nvmesim from a checkout" in capsys.readouterr().err

@@ -55,7 +55,7 @@ from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
-from nvmesim.calibrate.over_time.time_series import buffers_of, suggestions, time_series_of
+from nvmesim.calibrate.over_time.time_series import buffers_of, time_series_of
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes, smaller
@@ -99,7 +99,6 @@ def fit_drive(
     """
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
-        notes += suggestions(captures)
         bursts = bursts_of(captures)
         time_series = time_series_of(captures)
         buffer, said = buffers_of(captures)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -11,31 +11,17 @@ import numpy as np
 import polars as pl
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.over_time.change_points import (
-    LEAST_WINDOWS,
-    MIN_WINDOWS,
-    Buffer,
-    Episodes,
-    Kind,
-    find_buffer,
-    find_episodes,
-)
 from nvmesim.capture.capture import Capture, Captures
+from nvmesim.catalog.profile import Quantity
+from nvmesim.units import format_size
 
 Unit = Literal["s", "requests/s", "bytes/s"]
-KINDS: Final[tuple[tuple[str, Kind, Unit], ...]] = (
-    ("clat", "latency", "s"), ("lat", "latency", "s"),
-    ("iops", "rate", "requests/s"), ("bytes_per_s", "rate", "bytes/s"),
-)  # fmt: skip
-"""Name of a series, what its values are, and their unit; the first that is there is looked at."""
+KINDS: Final[Mapping[str, Unit]] = {
+    "clat": "s", "lat": "s", "iops": "requests/s", "bytes_per_s": "bytes/s",
+}  # fmt: skip
+"""Name of a series and its unit; the first that is there is looked at."""
 RATE_WINDOWS = 200
 """Windows that the bytes of single requests are summed in."""
-WINDOWS = 10_000
-"""Most windows that requests are cut into to find episodes."""
-PER_WINDOW = 25
-"""Least requests in a window, so that its mean says something."""
-PRESSED = 0.6
-"""Outstanding in slow windows, in units of fast ones: below, the load itself comes and goes."""
 _ENDING: Final = re.compile(r"(_(clat|slat|lat|iops|bw)(\.\d+)?)?\.[a-z]+(\.(gz|zst|xz))?$")
 DRAWN: Final = 240
 """Most windows that a series is drawn in."""
@@ -56,8 +42,6 @@ class TimeSeries:
     """float64[n]: end of each window"""
     values: Floats
     """float64[n]"""
-    episodes: tuple[tuple[float, float], ...] = ()
-    """(start, end), s, of each episode in which the disk was slower"""
     step_s: float | None = None
     """When its rate stepped down for good: a buffer was full, or what was saved up was spent"""
 
@@ -88,31 +72,17 @@ def _time_series(capture: Capture, op: str) -> TimeSeries | None:
         times, values = _completed(capture.requests, op)
         if len(times) < LEAST_DRAWN * LEAST_DRAWN:
             return None
-        unit: Unit = "s"
-        slow, step = episodes_of_requests(times, values), None
-    else:
-        windows = _windows(capture, op, LEAST_DRAWN)
-        if windows is None:
-            return None
-        times, values, kind, unit = windows
-        slow = find_episodes(times, values, kind=kind)
-        step = find_buffer(times, values) if kind == "rate" else None
-    return TimeSeries(
-        capture.file.name, op, unit, *_thinned(times, values), slow.spans() if slow else (),
-        None if step is None else float(times[0]) + step.filled_s,
-    )  # fmt: skip
-
-
-def _windows(capture: Capture, op: str, least: int) -> tuple[Floats, Floats, Kind, Unit] | None:
-    """Windows of *op* as the tool wrote them, *least* or more: latencies if there are any."""
+        return TimeSeries(capture.file.name, op, "s", *_thinned(times, values))
     if capture.series is None:
         return None
     rows = capture.series.filter(pl.col("op").cast(pl.String) == op)
-    for name, kind, unit in KINDS:
+    for name, unit in KINDS.items():
         chosen = rows.filter(pl.col("kind") == name).sort("time_s")
-        if chosen.height >= least:
+        if chosen.height >= LEAST_DRAWN:
             times, values = (chosen[n].to_numpy().astype(float) for n in ("time_s", "value"))
-            return times, values, kind, unit
+            step = None if unit == "s" else find_buffer(times, values)
+            at = None if step is None else float(times[0]) + step.filled_s
+            return TimeSeries(capture.file.name, op, unit, *_thinned(times, values), at)
     return None
 
 
@@ -143,61 +113,82 @@ def _thinned(times_s: Floats, values: Floats) -> tuple[Floats, Floats]:
     return edges[1:][full], total[full] / number[full]
 
 
-# Episodes -----------------------------------------------------------------------------------------
-
-
-def suggestions(captures: Captures) -> list[str]:
-    """Notes on the episodes of writes in *captures*.
-
-    They are not put into a fitted profile unasked: a steady-state fit already holds their mean
-    slowness.
-    """
-    said = []
-    for capture in captures.files:
-        found = None
-        if capture.requests is not None:
-            found = episodes_of_requests(*_completed(capture.requests, "write"))
-        elif (windows := _windows(capture, "write", MIN_WINDOWS)) is not None:
-            times, values, kind, _ = windows
-            found = find_episodes(times, values, kind=kind)
-        if found is not None:
-            said.append(
-                f"{capture.file.name}: writes stall in episodes ({found.text}): to simulate them, "
-                f'set write.gc = {{ on = "{1e3 * found.on_s:.3g} ms", '
-                f'off = "{1e3 * found.off_s:.3g} ms", factor = {found.factor:.3g} }} and divide '
-                f"write.program by {found.slowing:.3g}"
-            )
-    return said
-
-
-def episodes_of_requests(complete_s: Floats, latency_s: Floats) -> Episodes | None:
-    """Find episodes in requests: *complete_s* ascending, float64[n], and their latencies.
-
-    Their rate is looked at first: a full buffer lowers it at once. Latency follows with a lag of
-    what is outstanding, but shows the episodes of an open loop, whose rate is its own.
-    """
-    count = min(WINDOWS, len(complete_s) // PER_WINDOW)
-    if count < MIN_WINDOWS:
-        return None
-    edges = np.linspace(complete_s[0], complete_s[-1], count + 1)
-    where = np.clip(np.searchsorted(edges, complete_s, side="right") - 1, 0, count - 1)
-    number = np.bincount(where, minlength=count)
-    total = np.bincount(where, weights=latency_s, minlength=count)
-    known = number > 0
-    means = np.where(known, total / np.maximum(number, 1), np.nan)
-    # A window in which nothing completed is as slow as its neighbours, and has a rate of half one.
-    filled = np.interp(np.arange(count), np.flatnonzero(known), means[known])
-    middle = (edges[:-1] + edges[1:]) / 2
-    by_rate = find_episodes(middle, np.maximum(number, 0.5), kind="rate")
-    if by_rate is None:
-        return find_episodes(middle, filled, kind="latency")
-    began, slow = np.sort(complete_s - latency_s), by_rate.slow
-    in_flight = np.searchsorted(began, middle) - np.searchsorted(complete_s, middle)
-    is_pressed = float(np.median(in_flight[slow])) > PRESSED * float(np.median(in_flight[~slow]))
-    return by_rate if is_pressed else None  # else the load paused, not the drive
-
-
 # Buffers ------------------------------------------------------------------------------------------
+#
+# One step down in the bytes written per second is a buffer that was full: what was written until
+# then, less what drained meanwhile, is its size.
+
+LEAST_WINDOWS = 5
+"""Windows on either side of the step, at least."""
+STEP = 1.3
+"""Rate before the step in units of that after it, at least."""
+START = 0.5
+"""Windows that a disk may take to begin to drain: what is in program still holds its place."""
+STEADY = 0.3
+"""Coefficient of variation of the rate after the step, at most: else it is not a steady drain."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A write buffer as a capture shows it."""
+
+    size: float
+    """Bytes"""
+    low: float
+    high: float
+    """95 % interval of the size"""
+    drain: float
+    """Bytes per second once it is full"""
+    filled_s: float
+    """When it was full"""
+
+    def quantity(self, source: str) -> Quantity:
+        """Return the size as a profile has it."""
+        return Quantity(
+            value=self.size, low=self.low, high=self.high, basis="fitted", source=source
+        )
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        return (
+            f"a write buffer of about {format_size(round(self.size / 2**20) * 2**20)} "
+            f"({self.low / 1e9:.3g} to {self.high / 1e9:.3g} GB) was full after "
+            f"{self.filled_s:.3g} s, and drains at {self.drain / 1e9:.3g} GB/s"
+        )
+
+
+def find_buffer(times_s: Floats, bytes_per_s: Floats) -> Buffer | None:
+    """Return the buffer that filled in a series of rates over windows of one length, or None.
+
+    *times_s*: ends of the windows; both float64[n]. When the drain began is only bounded (`START`),
+    so the interval holds more often than 95 %.
+    """
+    if len(times_s) < 2 * LEAST_WINDOWS:
+        return None
+    # Of two constants the nearest, by least squares: the largest variance between the two sides.
+    n, sums = len(bytes_per_s), np.cumsum(bytes_per_s)
+    left = np.arange(LEAST_WINDOWS, n - LEAST_WINDOWS + 1)
+    apart = sums[left - 1] / left - (sums[-1] - sums[left - 1]) / (n - left)
+    i = int(left[int(np.argmax(left * (n - left) * apart**2))])
+    fast, slow = bytes_per_s[:i], bytes_per_s[i:]
+    high, low = float(fast.mean()), float(slow.mean())
+    if low <= 0 or high < STEP * low or float(slow.std()) > STEADY * low:
+        return None
+    if float(fast.min()) < float(np.quantile(slow, 0.75)):  # it came back: no buffer
+        return None
+    window = float(np.median(np.diff(times_s)))
+    # What went in is counted and not estimated; what drained meanwhile is known as well as the
+    # drain (by batch means: Law, Simulation Modeling and Analysis, section 9.5.3), and the window
+    # of the step is in part of either.
+    ahead = float(np.sum(bytes_per_s[: i + 1] - low)) * window
+    filled = ahead / (high - low)
+    batches = max(2, min(20, len(slow) // 5))
+    means = [float(part.mean()) for part in np.array_split(slow, batches)]
+    drained = float(np.std(means, ddof=1) / np.sqrt(batches)) * filled
+    half = 1.96 * float(np.hypot(drained, float(slow.std()) * window))
+    late = START * low * window  # what was not drained before the drain began: only more can fit
+    return Buffer(ahead, max(0.0, ahead - half), ahead + half + late, low, filled)
 
 
 def buffers_of(captures: Captures) -> tuple[Buffer | None, dict[str, str]]:

@@ -11,8 +11,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
-from nvmesim.calibrate.over_time.change_points import Episodes
-from nvmesim.calibrate.over_time.time_series import TimeSeries, Unit, episodes_of_requests
+from nvmesim.calibrate.over_time.time_series import TimeSeries, Unit
 from nvmesim.calibrate.points import Bins
 from nvmesim.show import palette
 from nvmesim.show.charts import base as c
@@ -253,7 +252,7 @@ def _residual_chart(rows: Rows, names: Sequence[str], across: alt.X, says: str) 
 
 
 def over_time(time_series: Sequence[TimeSeries]) -> Drawing:
-    """Means over time, a line a file; episodes shaded, a step down for good as a rule."""
+    """Means over time, a line a file; a step down for good as a rule."""
     factor, title = SCALES[time_series[0].unit]
     shown = time_series[:MOST_LINES]
     rows: Rows = [
@@ -264,23 +263,17 @@ def over_time(time_series: Sequence[TimeSeries]) -> Drawing:
     across = c.x("s", "time in the capture, s", zero=False)
     log = {"log": [row["y"] for row in rows]} if time_series[0].unit == "s" else {}
     look = c.series("of", names, colours=COLOURS, columns=2, shown=True)
-    spans = [
-        {"s": rounded(a), "end": rounded(b), "of": c.label} for c in shown for a, b in c.episodes
-    ]
     steps = [{"s": rounded(c.step_s), "of": c.label} for c in shown if c.step_s is not None]
-    area = c.mark("rect", spans, across, alt.X2("end:Q"), look.colour, opacity=0.18)
     line = c.mark("line", rows, across, c.y("y", title, **log), look.colour, strokeWidth=1.5)
     rule = c.mark("rule", steps, across, look.colour, strokeDash=[4, 3], strokeWidth=1.5)
     return c.layered(
-        *([area] if spans else []), line, *([rule] if steps else []),
+        line, *([rule] if steps else []),
         height=220, says=f"Course over time of {', '.join(names)}",
     )  # fmt: skip
 
 
-def requests_over_time(
-    at_s: Floats, tables: Mapping[str, Floats], found: Episodes | None
-) -> Drawing:
-    """Median and p99 of single requests in windows of time; episodes shaded."""
+def requests_over_time(at_s: Floats, tables: Mapping[str, Floats]) -> Drawing:
+    """Median and p99 of single requests in windows of time."""
     edges = np.linspace(float(at_s[0]), float(at_s[-1]), min(WINDOWS, max(4, len(at_s) // 50)) + 1)
     window = np.clip(np.searchsorted(edges, at_s, side="right") - 1, 0, len(edges) - 2)
     rows: Rows = [
@@ -294,19 +287,8 @@ def requests_over_time(
     look = c.series("of", names, colours=COLOURS, dashes=dashes, columns=4, lines=True, shown=True)
     across = c.x("s", "time in the capture, s", zero=False)
     up = c.y("us", "latency, µs", log=[r["us"] for r in rows])
-    layers = [c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=1.5)]
-    if found is not None:
-        spans = [{"s": rounded(a), "end": rounded(b)} for a, b in found.spans()]
-        layers.insert(0, c.mark("rect", spans, across, alt.X2("end:Q"), opacity=0.18,
-                                color=palette.ACCENT))  # fmt: skip
-    return c.layered(*layers, height=220, says="Latency over time")
-
-
-def episodes_in(at_s: Floats, latency_s: Floats) -> Episodes | None:
-    """Episodes of requests in order of completion; None if there are none."""
-    done = at_s + latency_s
-    order = np.argsort(done, kind="stable")
-    return episodes_of_requests(done[order], latency_s[order])
+    line = c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=1.5)
+    return c.layered(line, height=220, says="Latency over time")
 
 
 # Published sets -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Charts to call by name: ``ns.charts.scaling(frame, "drives.0.count")``.
 
 Of a result: `latency_cdf`, `utilization`, `reliefs`, `throughput_curve`, `latency_curve`,
-`members`, `waiting`, `picture`, `latency_over_time`, `throughput_over_time`. Of a sweep's frame:
+`members`, `picture`, `latency_over_time`, `throughput_over_time`. Of a sweep's frame:
 `scaling`, `load_curve`, `heat`, `pareto`. Of other answers: `tornado` (`nvmesim.sensitivity`),
 `timeline` (`ns.timeline`), `cpu_ghz` and `cpu_load` (`ns.size_cpu`). Each is an
 Altair chart that shows itself in a notebook as SVG; `save` writes SVG, PNG or HTML. Nothing is
@@ -30,9 +30,8 @@ from nvmesim.show.charts.result import (
     throughput_over_time,
     utilization,
 )
+from nvmesim.show.charts.steps import timeline
 from nvmesim.show.charts.sweep import heat, load_curve, pareto, scaling, tornado
-from nvmesim.show.charts.waits import timeline
-from nvmesim.show.charts.waits import waiting_charts as _waiting_charts
 from nvmesim.show.picture import picture as _picture
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Column", "Drawing", "Picture", "cpu_ghz", "cpu_load", "heat", "latency_cdf", "latency_curve",
     "latency_over_time", "load_curve", "members", "pareto", "picture", "reliefs", "save", "scaling",
-    "throughput_curve", "throughput_over_time", "timeline", "tornado", "utilization", "waiting",
+    "throughput_curve", "throughput_over_time", "timeline", "tornado", "utilization",
 ]  # fmt: skip
 
 _VARIABLE: Final = re.compile(r"var\((--[a-z]+)\)")
@@ -71,14 +70,6 @@ def picture(result: Result) -> Picture:
     if not svg:
         raise InputError(f"{result.scenario}: this result does not know its server; simulate it")
     return Picture(svg, result.scenario)
-
-
-def waiting(result: Result) -> Column:
-    """Loss of a striped volume to its slowest member; needs ``simulate(…, waits=True)``."""
-    found = _waiting_charts(result.waits)
-    if not found:
-        raise InputError("no waits were simulated; use ns.simulate(…, waits=True) on a volume")
-    return _base.column(found)
 
 
 def save(drawn: Drawing | Column | Picture, path: str | Path, title: str = "") -> None:

@@ -13,7 +13,6 @@ from nvmesim.show import palette, words
 from nvmesim.show.answer import operations
 from nvmesim.show.charts import base as c
 from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
-from nvmesim.show.charts.waits import waiting_charts
 from nvmesim.show.station_groups import FULL, equal_members, station_groups
 
 MOST_POINTS: Final = 240
@@ -47,8 +46,7 @@ def all_charts(result: Result) -> dict[str, Drawing]:
         ("Latency over time", latency_over_time, is_over_time),
         ("Throughput over time", throughput_over_time, is_over_time),
     )
-    found = {title: draw(result) for title, draw, is_there in charts if is_there}
-    return found | waiting_charts(result.waits)
+    return {title: draw(result) for title, draw, is_there in charts if is_there}
 
 
 def latency_cdf(result: Result) -> Drawing:

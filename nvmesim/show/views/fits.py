@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
-
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Quantity
@@ -16,10 +14,9 @@ from nvmesim.show.page import document, html
 from nvmesim.version import __version__
 
 if TYPE_CHECKING:
-    from nvmesim.calibrate.drive.empirical import EmpiricalFit
     from nvmesim.calibrate.trace.fit import TraceFit
 
-    AnyFit = DriveFit | StackFit | TraceFit | EmpiricalFit
+    AnyFit = DriveFit | StackFit | TraceFit
 
 FIGURES: Final = {
     # key of the evidence: heading
@@ -35,7 +32,7 @@ CAPTIONS: Final = {
     "Latency": "Completion latency if the file has it. Dots: measured, lines: fitted.",
     "CPU": "Dots: usr + sys of the captures, lines: the fitted stack.",
     "Residuals": "Fitted / measured - 1. Band: 10 % either way; hollow diamonds: held out.",
-    "Over time": "Means of windows. Shaded: slower episodes. Dashed: a step down for good.",
+    "Over time": "Means of windows. Dashed: a step down for good.",
     "Distribution": "Solid: measured, dashed: fitted. Each grid line up is one more nine.",
 }
 _ENDINGS: Final = {" us": "time", "k/s": "rate", " GB/s": "bandwidth"}
@@ -60,7 +57,10 @@ def fit_blocks(fit: AnyFit) -> list[b.Block]:
     """All that a person needs to trust the profile, or not to."""
     title, warnings = b.Line(fit.profile.name, "title"), b.Warnings(tuple(fit.warnings))
     if not isinstance(fit, DriveFit | StackFit):
-        return [title, *_of_requests(fit, warnings)]
+        made = "served in batches" if fit.structure.rounds else f"of {fit.structure.dies} dies"
+        made += ", fitted to single requests under their own arrivals"
+        line = b.Line(f"A {fit.profile.kind} {made}", "soft")
+        return [title, line, warnings, *_of_trace(fit), *profile_blocks(fit)]
     files = list(dict.fromkeys(j.point.source for j in fit.points if j.point.source))
     of = f" of {words.joined(files)}" if files else ""
     count = words.plural(len(fit.points), "point")
@@ -136,31 +136,9 @@ def _charts(fit: DriveFit | StackFit) -> dict[str, tuple[Any, str]]:
 # Single requests ----------------------------------------------------------------------------------
 
 
-def _of_requests(fit: TraceFit | EmpiricalFit, warnings: b.Warnings) -> list[b.Block]:
-    """What the profile is made of, its charts, percentiles or classes of requests."""
-    from nvmesim.calibrate.trace.fit import TraceFit
-
-    found = fit.profile.latencies
-    if isinstance(fit, TraceFit):
-        made = "served in batches" if fit.structure.rounds else f"of {fit.structure.dies} dies"
-        made += ", fitted to single requests under their own arrivals"
-    elif found is None:
-        made = "made of the samples of a capture"
-    else:
-        made = (
-            f"made of {len(found.read_us):,} reads and {len(found.write_us):,} writes, drawn in "
-            f"runs of {found.block} at queue depth {found.queue_depth}"
-        )
-    head: list[b.Block] = [b.Line(f"A {fit.profile.kind} {made}", "soft"), warnings]
-    if isinstance(fit, TraceFit):
-        return [*head, *_of_trace(fit), *profile_blocks(fit)]
-    return [*head, *_of_samples(fit), *profile_blocks(fit)[1:]]
-
-
 def _of_trace(fit: TraceFit) -> list[b.Block]:
     from nvmesim.show.charts.fit_charts import (
         distributions,
-        episodes_in,
         requests_over_time,
         residuals,
     )
@@ -169,12 +147,10 @@ def _of_trace(fit: TraceFit) -> list[b.Block]:
     if (s := fit.sample) is not None:
         tables = {"measured": s.measured_s, "fitted": s.model_s}
         what = "replayed, not fitted" if s.held_out else "fitted"
-        episodes = episodes_in(s.at_s, s.measured_s)
         parts.append(b.Section("Charts", (b.Charts({
             "Distribution of latency": (distributions(tables), f"All requests that were {what}."),
             "Residuals": (residuals(s.measured_s, s.model_s), "Band: 10 % either way."),
-            "Latency over time": (requests_over_time(s.at_s, tables, episodes),
-                                  "Shaded: episodes, where requests are slower for a while."),
+            "Latency over time": (requests_over_time(s.at_s, tables), ""),
         }),)))  # fmt: skip
     rows = []
     for c in fit.classes:
@@ -186,36 +162,6 @@ def _of_trace(fit: TraceFit) -> list[b.Block]:
     heads = ("requests", "<", "number", *(f"p{p:g} [us]" for p in PERCENTS))
     shown = b.table("Classes", heads, rows, notes=["measured, and how far off the profile is"])
     return [*parts, b.Section("Class by class", (shown,), on_terminal=True)]
-
-
-def _of_samples(fit: EmpiricalFit) -> list[b.Block]:
-    from nvmesim.show.charts.fit_charts import distributions, episodes_in, requests_over_time
-
-    found = fit.profile.latencies
-    if found is None:
-        return []
-    charts = {}
-    for name, values in (("read", found.read_us), ("write", found.write_us)):
-        if not values:
-            continue
-        samples = np.asarray(values) / 1e6
-        tables = {f"measured {name}s": samples}
-        at = np.cumsum(samples) / found.queue_depth
-        charts[f"Distribution of latency, {name}s"] = distributions(tables), ""
-        charts[f"Latency over time, {name}s"] = (
-            requests_over_time(at, tables, episodes_in(at, samples)),
-            "In the order in which they were measured; shaded: episodes.",
-        )
-    out: list[b.Block] = [b.Section("Charts", (b.Charts(charts),))]
-    heads = ("percentile", "value [us]", "95 % from [us]", "to [us]")
-    for op, percentiles in fit.percentiles_s.items():
-        rows = [
-            [f"p{p:g}", *map(words.microseconds, (i.value, i.low, i.high))]
-            for p, i in sorted(percentiles.items())
-        ]
-        title = f"Percentiles, {op}s"
-        out.append(b.Section(title, (b.table(title, heads, rows),), on_terminal=True))
-    return out
 
 
 # The profile --------------------------------------------------------------------------------------

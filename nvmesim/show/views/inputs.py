@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -216,8 +213,8 @@ def _documented(model: type[BaseModel], path: list[str]) -> str:
         if current is None:
             names.append(part)
         else:
-            text = field_docs(current).get(part, "")
             field = current.model_fields.get(part)
+            text = (field.description or "") if field else ""
             current = None if field is None else model_in(field.annotation)
     plain = " ".join(text.replace("``", "").split())
     sentence = re.split(r"(?<=[a-z)])[.;:](?:\s|$)", plain, maxsplit=1)[0]
@@ -228,20 +225,3 @@ def _documented(model: type[BaseModel], path: list[str]) -> str:
     if said.startswith("its ") and len(path) > 1:  # of what
         said = f"{path[-2].replace('_', ' ')}, {said}"
     return f"{said} ({' '.join(names)})" if names and said else said
-
-
-@functools.cache
-def field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """Return the strings below the fields of *model* and its bases, in their source."""
-    found: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        if not issubclass(base, BaseModel) or base is BaseModel:
-            continue
-        body = ast.parse(inspect.getsource(base)).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, after in zip(body.body, body.body[1:], strict=False):
-            match field, after:
-                case (ast.AnnAssign(target=ast.Name(id=name)),
-                      ast.Expr(value=ast.Constant(value=str(text)))):  # fmt: skip
-                    found[name] = text
-    return found

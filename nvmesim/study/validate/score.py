@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +27,8 @@ from nvmesim.predict.uncertainty.parts import Parts
 from nvmesim.predict.uncertainty.standing import CPU_BOUND
 from nvmesim.study.validate.answer import Prediction
 from nvmesim.study.validate.coverage import Coverage, CoveredRow, coverage
-from nvmesim.study.validate.held_cases import find_cases
-from nvmesim.study.validate.held_out import CaseAnswer
-from nvmesim.study.validate.held_out import Prediction as HeldPrediction
 from nvmesim.study.validate.predict import EQUAL, Value
 from nvmesim.study.validate.published import Published, Row, metric, restates, stack_of
-
-DISK: Final = "hdd-7200"
-"""What stands for a hard disk in the catalog, as `catalog` or `like` of a case."""
 
 
 @dataclass(frozen=True)
@@ -311,43 +305,3 @@ def _with_error(value: Value, line: Line, table: tuple[Miss, ...]) -> Value:
 def write_misses(scores: Sequence[Score]) -> Path:
     """Write the table of the published sets beside the code that reads it; return where."""
     return write_learned(TABLES[0], misses(scores))
-
-
-# Held-out rows -----------------------------------------------------------------------------------
-
-
-def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
-    """Return how far the model was off on each held-out row that tells about it.
-
-    Hard disks are left out: the numbers are learned for flash. So are fits that are refused: no
-    prediction is made with them unless it is forced.
-    """
-    disks = {c.name for c in find_cases() if c.facts.get("catalog", c.facts.get("like")) == DISK}
-    refused = {(f.case, f.split) for a in answers for f in a.failures if f.what == "refused"}
-    return [
-        Miss(p.source, p.case, f"{p.split}: {p.row}", p.metric, math.log(p.measured / p.predicted),
-             known_of(Parts(**p.parts), 0.0), p.standing, Parts(**p.parts).room)
-        for a in answers for p in a.predictions
-        if p.case not in disks and (p.case, p.split) not in refused
-        and not p.is_restated and p.metric in GROUPS
-        and p.measured > 0 and p.predicted > 0
-    ]  # fmt: skip
-
-
-def write_held_misses(answers: Sequence[CaseAnswer]) -> Path:
-    """Write their table beside the code that reads it; return where."""
-    return write_learned(TABLES[1], held_misses(answers))
-
-
-def held_relearned(answers: Sequence[CaseAnswer]) -> list[CaseAnswer]:
-    """Return *answers* with the model's part of every interval learned from the other sources."""
-    table = (*table_of(TABLES[0]), *held_misses(answers))
-
-    def learned(p: HeldPrediction) -> HeldPrediction:
-        if p.metric not in GROUPS:
-            return p
-        half = model_error(p.standing, p.metric, without=p.source, table=table).half
-        low, high = replace(Parts(**p.parts), model=(half, half)).around(p.predicted)
-        return replace(p, low=low, high=high)
-
-    return [replace(a, predictions=tuple(map(learned, a.predictions))) for a in answers]

@@ -1,7 +1,7 @@
 """Measurements by many sources, as rows that a fit may see and rows that it must predict.
 
 A case is one drive or server of one source: its rows in ``rows.csv`` and what is known of its host
-in ``cases.toml`` (folder `calibration/held-out`). Servers say which rows are fitted (small
+in ``cases.toml`` (this folder). Servers say which rows are fitted (small
 configurations) and which are predicted (large ones). Single drives say nothing: `splits` fits k of
 their rows and predicts the others.
 """
@@ -19,7 +19,6 @@ from nvmesim.catalog.toml import read_toml
 from nvmesim.errors import InputError, nearest
 from nvmesim.units import parse_size
 
-FOLDER: Final = Path("calibration") / "held-out"
 COLUMNS: Final = (
     "case", "role", "op", "block_size", "jobs", "iodepth", "drives", "raid", "sync", "rate",
     "limit", "beside", "polled", "iops", "lat_mean_us", "p50_us", "p99_us", "p99_9_us", "cpu_us",
@@ -148,12 +147,7 @@ class Plan:
 
 def find_cases(names: Sequence[str] = ()) -> list[HeldCase]:
     """Return the cases of the sources (or the cases) called *names*, or all."""
-    package = Path(__file__).resolve().parent
-    for folder in (package.parents[2] / FOLDER, package / "held-out"):
-        if (folder / "rows.csv").is_file():
-            break
-    else:
-        raise InputError(f"no rows of other sources in {FOLDER}; install nvmesim whole")
+    folder = Path(__file__).resolve().parent
     facts = read_toml(folder / "cases.toml", InputError)
     rows: dict[str, list[HeldRow]] = {name: [] for name in facts}
     with (folder / "rows.csv").open(encoding="utf-8", newline="") as file:

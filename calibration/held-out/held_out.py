@@ -19,6 +19,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+from held_cases import (
+    POINT_COLUMNS,
+    HeldCase,
+    HeldRow,
+    Plan,
+    Split,
+    find_cases,
+    ruler,
+    splits,
+)  # fmt: skip
 from pydantic import TypeAdapter
 
 from nvmesim.calibrate.bench import GHZ, GHZ_ENDS
@@ -35,16 +45,6 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.study.sweep.point import content_of, digest_of, package_files
-from nvmesim.study.validate.held_cases import (
-    POINT_COLUMNS,
-    HeldCase,
-    HeldRow,
-    Plan,
-    Split,
-    find_cases,
-    ruler,
-    splits,
-)  # fmt: skip
 from nvmesim.study.validate.predict import Naive
 
 REQUESTS: Final = 30_000
@@ -408,6 +408,7 @@ def _file(case: HeldCase) -> Path:
 def _program() -> str:
     """Digest of the modules and the catalog that a prediction passes."""
     files = {n: file for n, file in package_files(IGNORED) if not n.endswith(LEFT_OUT)}
-    here = resources.files("nvmesim.study.validate")
-    names = ("held_out.py", "held_cases.py", "predict.py")
-    return digest_of(files | {name: here / name for name in names})
+    here = Path(__file__).parent
+    own = {name: here / name for name in ("held_out.py", "held_cases.py")}
+    naive = {"predict.py": resources.files("nvmesim.study.validate") / "predict.py"}
+    return digest_of(files | own | naive)
