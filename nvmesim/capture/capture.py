@@ -58,6 +58,8 @@ class Conditions:
     ramp_s: float | None = None
     cpus: int | None = None
     """Logical CPUs of the host."""
+    batch: int | None = None
+    """Requests that a job submits at once."""
     polled: bool | None = None
     """True if completions were polled for."""
     depth_mean: float | None = None

@@ -23,7 +23,7 @@ from typing import Any, Final
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.capture.caveats import plausible
 from nvmesim.capture.text import Head, Source, TextSource, shown
-from nvmesim.capture.unrecognised import plain_fio, plain_mail
+from nvmesim.capture.unrecognised import plain_fio, plain_mail, strings_inside, strip_prefix
 from nvmesim.errors import CaptureError, nearest
 from nvmesim.warning import Warning
 
@@ -132,6 +132,7 @@ READERS: Final[tuple[Reader, ...]] = (
     # name of the format, module of nvmesim.capture.readers
     LazyReader("fio-json", "fio.fio_json"),
     LazyReader("fio-terse", "fio.terse_lines"),
+    LazyReader("t-io-uring", "fio.t_io_uring"),
     LazyReader("fio-text", "fio.normal_output"),
     LazyReader("fio-log", "fio.fio_log"),
     LazyReader("fio-iolog", "fio.log_rows"),
@@ -165,15 +166,20 @@ def _accepting(head: Head) -> Reader | None:
 def unwrapped(source: Source) -> Source:
     """Return what is inside *source* if another program wrapped a capture, else *source*.
 
-    What mail programs did is undone first.
+    What mail programs did is undone first. A prefix of a log collector is taken off next, for a
+    reader may take it for a name; strings in JSON are looked into only if no reader knows the file
+    as it is.
     """
     if plain_mail(source.head.text)[1] is not None:
         letter, warning = plain_mail(source.text())
         source = TextSource(source, letter, (*source.warnings, *filter(None, [warning])))
     head = source.head
-    text = plain_fio(head.text)
-    if text and _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
-        return TextSource(source, plain_fio(source.text()) or "")
+    for unwrap in (strip_prefix, plain_fio, strings_inside):
+        text = unwrap(head.text)
+        if not text or (unwrap is strings_inside and _accepting(head)):
+            continue
+        if _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
+            return TextSource(source, unwrap(source.text()) or "")
     return source
 
 

@@ -7,6 +7,7 @@ nvmesim once read.
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any, Final, Literal, NamedTuple
 
@@ -77,10 +78,6 @@ _KNOWN: Final = (
     _retired("fio's histogram log (write_hist_log)",
         r"\A\s*\d{1,15}, [0-2], \d{1,13}(?:, \d{1,19}){19}",
         "give the report of the run: fio --output-format=json+ has the histogram"),
-    _retired("t/io_uring", r"^[ \t]*IOPS=[0-9.]{1,18}[KM]?, (?:BW=\S{1,30}, )?IOS/call=",
-        "write its rate as a point: op,block_size,jobs,iodepth,iops,polled"),
-    _retired("a histogram as JSON", r"^\{\"type\": \"l?hist\"|^\{[^\n]{0,200}'interval-start'",
-        "give the table that bpftrace and biolatency print without -f json and -j"),
     _retired("esxtop -b",
         r'\A"?\(PDH-CSV 4\.0\)[^\n]*\\(?:Physical Disk SCSI Device\(|Physical Cpu)',
         "run fio --output-format=json+ in a guest, or make a table of points of it"),
@@ -112,10 +109,6 @@ _KNOWN: Final = (
         "run it with fio --output-format=json+, or name it in a scenario: fio = 'FILE'", "job",
         also=r"^[ \t]*(?:rw|readwrite|ioengine|iodepth|bs|blocksize)\s*="),
     _KnownFile(r"\APAR1", "is a Parquet table", _RAN),
-    _KnownFile(
-        r"\A\s*(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) |[A-Z][a-z]{2} [ \d]\d [\d:]{8} \S|"
-        r"\[(?:pod|container)/|\{\"log\":\"|ok: \[)",
-        "is what a log collector or Ansible made of it", _RAN),
     _KnownFile(r'"nvmesim"\s*:.*"(?:schema|scenario|engine)"\s*:', "is a result of nvmesim", _RAN,
         "result"),
     _KnownFile(r"^=+ (?:All Devices|Device Overhead|Per Process) =+", "is what btt made of a trace",
@@ -187,8 +180,34 @@ def what_else(head: Head) -> Mistaken | None:
 # -- wrapped by another program --------------------------------------------------------------------
 #
 # Mail programs add headers, transfer encodings, quote marks of any depth, no-break spaces,
-# signatures and footers. Readers see what was inside. Source: RFC 5322, 2045 and 3676.
+# signatures and footers. Container logs put a time stamp or a pod's name before every line, Docker
+# and Ansible put lines into JSON strings. Readers see what was inside. Source: RFC 5322, 2045 and
+# 3676, the CRI log format (Kubernetes), Docker's json-file driver, Ansible's default callback.
 
+_PREFIXES: Final = (
+    # CRI: time, stream, full or partial line
+    re.compile(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ?"
+    ),
+    # kubectl logs --prefix, docker compose
+    re.compile(r"\[(?:pod|container)/[^\]\n]{1,200}\] ?|[\w.-]{1,60} +\| ?"),
+    # kubectl logs --timestamps, journalctl -o short-iso
+    re.compile(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:\S+ [\w.-]+\[\d+\]: )?"
+    ),
+    # syslog, journalctl
+    re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,60} [\w./-]{1,60}(?:\[\d+\])?: ?"),
+)
+_MOST: Final = 0.9
+"""Share of lines that must have a prefix: a wrapper has no exceptions but lines that it cut."""
+_SAMPLE_LINES: Final = 200
+_DOCKER: Final = re.compile(r'\{"log":"')
+_STRING_LINE: Final = re.compile(r'^[ \t]*("(?:[^"\\\n]|\\.)*")\s*,?\s*$')
+_STRING: Final = re.compile(
+    r'"(?:stdout|msg|output|log|content)"\s*:\s*("(?:[^"\\]|\\.)*\\n(?:[^"\\]|\\.)*(?:"|\\?\Z))'
+)
+"""A text of several lines; the start of a file may cut it."""
+MANY_STRINGS: Final = 5
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _PAGE: Final = re.compile(r"\s*<(?:!doctype|html|pre|body)\b", re.I)
 _TAG: Final = re.compile(r"</?[a-z!][^<>]{0,300}>", re.I)
@@ -269,6 +288,21 @@ def _body(text: str) -> str:
     return "\n".join(texts["plain"]) if texts["plain"] else html.unescape(_TAG.sub("", pages))
 
 
+def strip_prefix(text: str) -> str | None:
+    r"""Return *text* without the prefix that a log collector put before its lines, or None.
+
+    >>> strip_prefix("fio_1  | fio-3.33\nfio_1  | Starting 1 process\n")
+    'fio-3.33\nStarting 1 process\n'
+    """
+    lines = text.split("\n")
+    sample = [line for line in lines[:_SAMPLE_LINES] if line.strip()]
+    for prefix in _PREFIXES:
+        hits = sum(prefix.match(line) is not None for line in sample)
+        if len(sample) > 1 and hits >= _MOST * len(sample):
+            return "\n".join(prefix.sub("", line, count=1) if line else line for line in lines)
+    return None
+
+
 def plain_fio(text: str) -> str | None:
     r"""Return fio's report without colours, tags and an indentation of all lines; None if it is so.
 
@@ -285,3 +319,40 @@ def plain_fio(text: str) -> str | None:
     depth = min(indents, default=0)
     plain = "\n".join(line[depth:] for line in lines) if depth else plain
     return None if plain == text else plain
+
+
+def strings_inside(text: str) -> str | None:
+    r"""Return the lines that stand as JSON strings in *text*, or None if there are none.
+
+    >>> strings_inside('ok: [a] => {"stdout": "fio-3.33\\nStarting 1 process\\n"}')
+    'fio-3.33\nStarting 1 process\n\n'
+    """
+    if _DOCKER.match(text.lstrip()):
+        return _docker_log(text)
+    found = [_decoded(match[1]) for match in _STRING.finditer(text)]
+    if found:
+        return "\n".join((*found, ""))
+    lines = [match[1] for line in text.split("\n") if (match := _STRING_LINE.match(line))]
+    if len(lines) < MANY_STRINGS:
+        return None
+    return "\n".join((*map(_decoded, lines), ""))
+
+
+def _docker_log(text: str) -> str:
+    logs = []
+    for line in text.split("\n"):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        logs.append(entry.get("log") if isinstance(entry, dict) else None)
+    return "".join(log for log in logs if isinstance(log, str))
+
+
+def _decoded(literal: str) -> str:
+    if len(literal) < 2 or not literal.endswith('"'):
+        literal = literal.rstrip("\\") + '"'
+    try:
+        return str(json.loads(literal, strict=False))
+    except ValueError:
+        return ""

@@ -203,8 +203,6 @@ SAMPLES = {
     "xperf.csv": "xperf -a dumper",
 }
 TEXTS = {
-    "t/io_uring": "submitter=0, file=/dev/nvme0n1\nIOPS=7.81M, BW=3.81GiB/s, IOS/call=32/31\n",
-    "a histogram as JSON": '{"type": "hist", "data": {"@lat_ns": []}}\n',
     "nvme events of ftrace alone": " fio-543 [000] 163.339048: nvme_setup_cmd: nvme3: qid=1\n",
     "arrivals of MQSim": "".join(f"{1000 * i} 0 {8 * i} 16 {i % 2}\n" for i in range(20)),
 }

@@ -34,6 +34,26 @@ def encoded(name: str, encode: Callable[[bytes], bytes]) -> Callable[[str], str]
     return lambda text: head + encode(text.encode()).decode()
 
 
+def docker(text: str) -> str:
+    entries = ({"log": f"{line}\n", "stream": "stdout"} for line in text.split("\n"))
+    return "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries)
+
+
+WRAPPERS: dict[str, Callable[[str], str]] = {
+    "cri": lines_with("2024-05-01T10:00:00.123456789Z stdout F "),
+    "cri with an offset": lines_with("2024-05-01T10:00:00.123456789+02:00 stdout F "),
+    "kubectl --prefix": lines_with("[pod/fio-x7k2p/fio] "),
+    "kubectl --timestamps": lines_with("2024-05-01T10:00:00.123456789Z "),
+    "syslog": lines_with("Mar  5 10:00:00 host1 bench[123]: "),
+    "compose": lines_with("fio_1  | "),
+    "docker": docker,
+    "ansible stdout": lambda text: "ok: [node1] => " + json.dumps({"rc": 0, "stdout": text}),
+    "ansible lines": lambda text: (
+        'ok: [node1] => {\n    "msg": [\n'
+        + ",\n".join(f"        {json.dumps(line)}" for line in text.split("\n"))
+        + "\n    ]\n}\n"
+    ),
+}
 MAILS: dict[str, Callable[[str], str]] = {
     "quoted once": lines_with("> "),
     "quoted twice": lines_with("> > "),
@@ -51,20 +71,20 @@ MAILS: dict[str, Callable[[str], str]] = {
 }
 
 
-INSIDE = [(name, path) for name in MAILS for path in FILES]
+INSIDE = [(name, path) for name in {**WRAPPERS, **MAILS} for path in FILES]
 INSIDE.remove(("no-break spaces", JSON))  # in JSON they are no blanks
 
 
 @pytest.mark.parametrize(("name", "path"), INSIDE)
 def test_what_is_inside_is_read(name: str, path: Path, tmp_path: Path) -> None:
     wrapped = tmp_path / path.name
-    wrapped.write_text(MAILS[name](path.read_text()), encoding="utf-8")
+    wrapped.write_text({**WRAPPERS, **MAILS}[name](path.read_text()), encoding="utf-8")
     plain, inside = read_capture(path), read_capture(wrapped)
     assert inside.format == plain.format
     assert inside.measurements == plain.measurements
     assert inside.file == wrapped
     assert read_captures(wrapped).files[0].measurements == plain.measurements
-    if path != JSON:
+    if name in MAILS and path != JSON:
         assert [w.code for w in inside.warnings if isinstance(w, Warning)].count(MAIL) == 1
 
 
