@@ -186,7 +186,7 @@ def _of_trace(fit: TraceFit) -> list[b.Block]:
 
 
 def _of_samples(fit: EmpiricalFit) -> list[b.Block]:
-    from nvmesim.show.charts.fit_charts import distributions, episodes_in, requests_over_time
+    from nvmesim.show.charts.fit_charts import distributions, requests_over_time
 
     found = fit.profile.latencies
     if found is None:
@@ -200,8 +200,8 @@ def _of_samples(fit: EmpiricalFit) -> list[b.Block]:
         at = np.cumsum(samples) / found.queue_depth
         charts[f"Distribution of latency, {name}s"] = distributions(tables), ""
         charts[f"Latency over time, {name}s"] = (
-            requests_over_time(at, tables, episodes_in(at, samples)),
-            "In the order in which they were measured; shaded: episodes.",
+            requests_over_time(at, tables),
+            "In the order in which they were measured.",
         )
     out: list[b.Block] = [b.Section("Charts", (b.Charts(charts),))]
     heads = ("percentile", "value [us]", "95 % from [us]", "to [us]")
