@@ -24,6 +24,10 @@ is worth that share (the width of a prediction's error, 0.1, over 5 units of the
 normal density's constant)."""
 THROTTLED: Final = (0.5, 0.25)
 """Shares of its rates that a hot drive may be held at."""
+CACHED_CYCLES: Final = 400
+"""Cycles a KiB of a request that the page cache serves (assumed)."""
+MEDIA: Final = ("read.base", "read.die", "read.channel", "write.base", "write.program")
+"""Times of a drive that a request does not wait for whose data is in memory."""
 VMD_CYCLES: Final = 13_600.0
 """Cycles of a command at worst: six CPUs (2.5 GHz assumed) did 562k/s behind VMD, and 1,144k/s with
 its interrupts passed on otherwise (see "vmd")."""
@@ -155,6 +159,8 @@ class Mistake:
     source: str
     variants: Variants
     """Gives its forms; none where the scenario cannot have it."""
+    is_exact: bool = False
+    """True if its number is stated by a specification, and not measured on some server."""
 
 
 def _links(server: Server) -> Iterator[Variant]:
@@ -304,7 +310,7 @@ def _fresh(server: Server) -> Iterator[Variant]:
 def _worn(server: Server) -> Iterator[Variant]:
     if server.has_writes and len({d.profile.name for d in server.resolved.drives}) == 1:
         profile = server.resolved.drives[0].profile
-        for factor in (2.0, 4.0, 8.0):
+        for factor in (2.0, 4.0, 8.0, 16.0, 32.0):
             program, bandwidth = profile.write.program.value, profile.write_bandwidth.value
             yield Variant(f"writes reach the flash {factor:g} times as slowly", {
                 "drives.*.profile.write.program": f"{program * factor / 1e6:g} us",
@@ -321,11 +327,18 @@ def _cut(server: Server) -> Iterator[Variant]:
 
 
 def _buffered(server: Server) -> Iterator[Variant]:
+    """Each request waits for the drive, or finds its data in memory."""
     if any(row.is_buffered is not False for row in server.rows):
-        yield Variant("the page cache is in the way", {
+        cache = {
             "server.stack.copies": 1,
-            "server.stack.per_kib": server.resolved.stack.per_kib.value + 400,
+            "server.stack.per_kib": server.resolved.stack.per_kib.value + CACHED_CYCLES,
             "workload.*.outstanding": 1,
+        }
+        yield Variant("the page cache is in the way", cache)
+        yield Variant("the page cache answers, not the drives", {
+            **cache, **{f"drives.*.profile.{key}": "10 ns" for key in MEDIA},
+            **{f"drives.*.profile.{key}": "1 TB/s" for key in ("read_bandwidth", "write_bandwidth")},
+            "drives.*.profile.commands": "100M/s",
         })  # fmt: skip
 
 
@@ -338,6 +351,19 @@ def _few_targets(server: Server) -> Iterator[Variant]:
         if 0 < count < len(names):
             name = "one drive" if count == 1 else f"{count} of {len(names)} drives"
             yield Variant(f"only {name} was loaded", {"workload.*.targets": names[:count]})
+
+
+def _guest(server: Server) -> Iterator[Variant]:
+    """A virtual disk whose one I/O thread takes as long as any that was measured, or less."""
+    stack, kind = server.resolved.stack, "kvm-virtio"
+    if kind in stack.guests and kind in stack.sections:
+        cycles, section = stack.guests[kind], stack.sections[kind].read
+        for end in ("low", "value", "high"):
+            yield Variant("it runs in a guest with one I/O thread", {
+                "workload.*.guest": kind,
+                f"server.stack.guests.{kind}": getattr(cycles, end),
+                f"server.stack.sections.{kind}.read": f"{getattr(section, end) / 1e6:g} us",
+            }, "guest")  # fmt: skip
 
 
 def _limit(server: Server) -> Iterator[Variant]:
@@ -358,7 +384,7 @@ MADE: Final[Mapping[str, Variants]] = {
     "memory": _memory, "iommu": _iommu, "power": _power, "interrupts": _interrupts,
     "scheduler": _scheduler, "slow-drive": _slow_drives, "hot": _hot, "fresh": _fresh,
     "worn": _worn, "cut": _cut, "page-cache": _buffered, "few-targets": _few_targets,
-    "limit": _limit, "kernel": _kernel, "chunk": _chunk,
+    "guest": _guest, "limit": _limit, "kernel": _kernel, "chunk": _chunk,
 }  # fmt: skip
 """Forms that depend on the server; those of the other mistakes are data."""
 
@@ -384,7 +410,8 @@ def _mistakes() -> Iterator[Mistake]:
     for table in tomllib.loads(text)["mistake"]:
         texts = {key: table[key] for key in ("code", "check", "mend", "source")}
         variants = MADE.get(table["code"]) or _listed(table)
-        yield Mistake(weight=WEIGHTS[table["weight"]], variants=variants, **texts)
+        weight, is_exact = WEIGHTS[table["weight"]], table.get("exact", False)
+        yield Mistake(weight=weight, variants=variants, is_exact=is_exact, **texts)
 
 
 MISTAKES: Final = tuple(_mistakes())
