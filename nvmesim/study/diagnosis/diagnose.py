@@ -33,6 +33,7 @@ from nvmesim.study.diagnosis.evidence import (
     MeasuredRow,
     ShortRuns,
     log_likelihood,
+    log_mean,
     log_ratios,
     misfit,
     notes_of,
@@ -47,7 +48,7 @@ from nvmesim.study.sweep.api import Progress, tables_of
 
 HEALTHY: Final = 0.3
 """Probability, before anything is measured, that the server is as its scenario says."""
-UNKNOWN: Final = 0.05
+UNKNOWN: Final = 0.03
 """And that something is wrong that is not in the list."""
 POOR: Final = 3.0
 """Mean square of the best explanation's residuals from which pairs are tried."""
@@ -299,10 +300,11 @@ class _Search:
             whole += [one for one in tried if np.isfinite(one.ratios).all()]
         whole = self._counted(whole)
         chances = self._weighed(whole)
-        found = sorted(_likeliest(whole).values(), key=lambda one: -chances[one.code])
-        idle = [one for one in found if np.abs(one.ratios - self._healthy).max() < ALIKE]
+        likeliest = _likeliest([one for one in whole if not self._is_idle(one)])
+        found = sorted(likeliest.values(), key=lambda one: -chances[one.code])
         # what these rows would not show is, as far as they tell, nothing
-        chances["healthy"] += sum(chances.pop(one.code) for one in idle)
+        idle = chances.keys() - likeliest.keys() - {"healthy", "unknown"}
+        chances["healthy"] += sum(chances.pop(code) for code in idle)
         listed = [one for one in found if chances.get(one.code, 0.0) >= SHOWN]
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
         explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
@@ -381,6 +383,10 @@ class _Search:
         steps = [one.ratios + (among[n].ratios - one.ratios) * share for share in BETWEEN]
         return [self._likelihood(one, ratios) for ratios in steps]
 
+    def _is_idle(self, one: _Trial) -> bool:
+        """True if these rows would be the same without it."""
+        return bool(np.abs(one.ratios - self._healthy).max() < ALIKE)
+
     def _weighed(self, found: Sequence[_Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
@@ -392,11 +398,19 @@ class _Search:
         if self._server.is_buffered:
             weights["page-cache"] = WEIGHTS["stated"]
         whole = sum(weights.values())
+        shown = {id(one): one.code for one in found if not self._is_idle(one)}
         for one in found:
-            scores = [self._likelihood(one, one.ratios), *self._between(one, found)]
+            scores = self._between(one, found)
+            # a form that rows do not show is not why somebody asks
+            if id(one) in shown or one.code not in shown.values():
+                scores = [self._likelihood(one, one.ratios), *scores]
             likelihoods.setdefault(one.code, []).extend(s for s in scores if s > -math.inf)
             shares = [(1 - HEALTHY - UNKNOWN) * weights[m.code] / whole for m in one.mistakes]
             priors[one.code] = math.prod(shares)
+        spread = {code: math.exp(log_mean(s) - max(s)) for code, s in likelihoods.items()}
+        for one in found:
+            if len(one.mistakes) > 1:  # of each mistake the form that fits best alone was taken
+                priors[one.code] *= math.prod(spread.get(m.code, 1.0) for m in one.mistakes)
         return probabilities(likelihoods, priors)
 
     def _explanation(self, one: _Trial, chance: float, listed: Sequence[_Trial]) -> Explanation:
