@@ -23,12 +23,12 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.catalog.profile import DriveProfile
 from nvmesim.capture.capture import Captures, Measurement
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.latency import CLAT, samples
 from nvmesim.measure.steady import Window
 from nvmesim.predict.prepare import prepare
+from nvmesim.predict.uncertainty.numbers import Factor, label_of, moved
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -362,7 +362,7 @@ class ShortRuns:
         out = []
         with ThreadPoolExecutor(self._workers) as pool:
             try:
-                for found in pool.map(lambda pair: self._run(*pair, times), wanted):
+                for found in pool.map(lambda one: self._run(one[0], one[1], times), wanted):
                     out.append(found)
                     if self._progress is not None:
                         self._progress(what, len(out) / len(wanted))
@@ -388,26 +388,11 @@ class ShortRuns:
 
 def slower(scenario: ResolvedScenario, times: float) -> ResolvedScenario:
     """Return *scenario* with drives and threads that take *times* as long for all that they do."""
-    long, short = (
-        lambda q: q.model_copy(update={"value": q.value * times}),
-        lambda q: q.model_copy(update={"value": q.value / times}),
-    )
-
-    def drive(profile: DriveProfile) -> DriveProfile:
-        read, write = profile.read, profile.write
-        return profile.model_copy(
-            update={
-                "commands": short(profile.commands),
-                "read_bandwidth": short(profile.read_bandwidth),
-                "write_bandwidth": short(profile.write_bandwidth),
-                "read": read.model_copy(update={"base": long(read.base), "die": long(read.die)}),
-                "write": write.model_copy(
-                    update={"base": long(write.base), "program": long(write.program)}
-                ),
-            }
-        )
-
-    drives = tuple(replace(d, profile=drive(d.profile)) for d in scenario.drives)
+    step = math.log(times)
+    moves = dict.fromkeys(("read.base", "read.die", "write.base", "write.program"), (step, -step))
+    moves |= dict.fromkeys(("commands", "read_bandwidth", "write_bandwidth"), (-step, step))
+    found = [Factor("", name, moves) for name in {label_of(d.profile) for d in scenario.drives}]
+    drives = moved(scenario, found, [1] * len(found)).drives
     return replace(scenario, drives=drives, stack=scenario.stack.with_cycles(times))
 
 

@@ -26,8 +26,11 @@ THROTTLED: Final = (0.5, 0.25)
 """Shares of its rates that a hot drive may be held at."""
 CACHED_CYCLES: Final = 400
 """Cycles a KiB of a request that the page cache serves (assumed)."""
-MEDIA: Final = ("read.base", "read.die", "read.channel", "write.base", "write.program")
-"""Times of a drive that a request does not wait for whose data is in memory."""
+IN_MEMORY: Final = {
+    "read.base": "10 ns", "read.die": "10 ns", "read.channel": "10 ns",
+    "write.base": "10 ns", "write.program": "10 ns", "read_bandwidth": "1 TB/s", "write_bandwidth": "1 TB/s", "commands": "100M/s",
+}  # fmt: skip
+"""A drive that is no matter, as data is in memory."""
 VMD_CYCLES: Final = 13_600.0
 """Cycles of a command at worst: six CPUs (2.5 GHz assumed) did 562k/s behind VMD, and 1,144k/s with
 its interrupts passed on otherwise (see "vmd")."""
@@ -335,11 +338,8 @@ def _buffered(server: Server) -> Iterator[Variant]:
             "workload.*.outstanding": 1,
         }
         yield Variant("the page cache is in the way", cache)
-        yield Variant("the page cache answers, not the drives", {
-            **cache, **{f"drives.*.profile.{key}": "10 ns" for key in MEDIA},
-            **{f"drives.*.profile.{key}": "1 TB/s" for key in ("read_bandwidth", "write_bandwidth")},
-            "drives.*.profile.commands": "100M/s",
-        })  # fmt: skip
+        found = {f"drives.*.profile.{key}": value for key, value in IN_MEMORY.items()}
+        yield Variant("the page cache answers, not the drives", {**cache, **found})
 
 
 def _few_targets(server: Server) -> Iterator[Variant]:
