@@ -334,6 +334,12 @@ all are on average, and a slower server's as full as a faster one's."""
 OF_WRITES: Final = ("workload.*.sync", "workload.*.fsync", "workload.*.filesystem")
 """Keys that loads without writes cannot have: a change of them leaves those as they are."""
 
+OF_SLEEPERS: Final = ("server.stack.latency",)
+"""Keys of what CPUs do that sleep between two requests."""
+SLEEPS: Final = 2
+"""Requests in flight of each thread above which they do not: deep states are for idle times of 600
+us on (Linux, intel_idle.c: C6 of Skylake wakes up in 133 us)."""
+
 
 class ShortRuns:
     """Runs of one server under changes."""
@@ -347,8 +353,12 @@ class ShortRuns:
 
     def scenario(self, change: Change, *loads: Mapping[str, Any]) -> ResolvedScenario:
         """Return the server with *change* under *loads*; raises what makes it impossible."""
+        never: tuple[str, ...] = ()
         if all(load.get("read") == 1 for load in loads):
-            change = {key: value for key, value in change.items() if key not in OF_WRITES}
+            never += OF_WRITES
+        if all(load.get("outstanding", 1) > SLEEPS for load in loads):
+            never += OF_SLEEPERS
+        change = {key: value for key, value in change.items() if key not in never}
         tables = put({**self._tables, "workload": [dict(load) for load in loads]}, change)
         return resolve(scenario_from_dict(tables, self._base))
 

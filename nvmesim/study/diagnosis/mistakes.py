@@ -28,7 +28,8 @@ CACHED_CYCLES: Final = 400
 """Cycles a KiB of a request that the page cache serves (assumed)."""
 IN_MEMORY: Final = {
     "read.base": "10 ns", "read.die": "10 ns", "read.channel": "10 ns",
-    "write.base": "10 ns", "write.program": "10 ns", "read_bandwidth": "1 TB/s", "write_bandwidth": "1 TB/s", "commands": "100M/s",
+    "write.base": "10 ns", "write.program": "10 ns",
+    "read_bandwidth": "1 TB/s", "write_bandwidth": "1 TB/s", "commands": "100M/s",
 }  # fmt: skip
 """A drive that is no matter, as data is in memory."""
 VMD_CYCLES: Final = 13_600.0
