@@ -94,7 +94,7 @@ def test_a_row_that_fails_after_ctrl_c_was_interrupted(tmp_path):
 
 
 def test_a_budget_below_one_row_is_refused(tmp_path):
-    with pytest.raises(InputError, match="30 s"):
+    with pytest.raises(InputError, match="13 s"):
         measure(plan(SimulatedRunner("samsung-pm9a3-3.84tb"), tmp_path, budget_s=5.0))
 
 
@@ -121,7 +121,7 @@ def test_a_failure_at_the_first_row_is_one_line(tmp_path):
 @pytest.mark.long
 def test_the_budget_ends_it_and_a_drive_that_throttles_is_said(tmp_path):
     runner = SimulatedRunner("samsung-pm9a3-3.84tb", share=0.6)
-    done = measure(plan(runner, tmp_path, budget_s=45))
+    done = measure(plan(runner, tmp_path, budget_s=25))
     assert (done.ended, len(done.steps)) == ("budget", 2)
     assert [step.settled for step in done.steps] == [False, False]
 
@@ -270,7 +270,7 @@ def test_a_file_without_data_is_no_target(tmp_path, length, told):
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [(["--budget", "20s"], "a row takes 30 s"), (["--for", "none.toml"], "no such file"),
+    [(["--budget", "10s"], "a row takes 13 s"), (["--for", "none.toml"], "no such file"),
      (["--budget", "soon"], "not a time"), (["--precondition"], "needs --writes"),
      (["--plan", "--for", "none.toml"], "fixed rows")],
 )  # fmt: skip
