@@ -301,7 +301,7 @@ def _looked_at(
 
 def _fitted(plan: Plan, steps: Sequence[MeasuredStep]) -> DriveFit | None:
     """Return the drive as far as the rows determine one, in whatever order they were measured."""
-    listed = sorted(steps, key=lambda step: PLAN.index(step.row))
+    listed = sorted(steps, key=lambda step: plan.rows.index(step.row))
     captures = read_captures([step.file for step in listed])
     try:
         return fit_drive(captures, name=plan.name, captured_on=f"{plan.stack},{plan.link}")
