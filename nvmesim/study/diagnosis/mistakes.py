@@ -32,6 +32,10 @@ IN_MEMORY: Final = {
     "read_bandwidth": "1 TB/s", "write_bandwidth": "1 TB/s", "commands": "100M/s",
 }  # fmt: skip
 """A drive that is no matter, as data is in memory."""
+CONTENTIONS: Final = (0.1, 0.25, 0.6, 2.0, 4.5)
+"""Shares by which a further CPU makes strict unmapping dearer: 456k became 35k at most."""
+MOST_CONTENTION: Final = 140.0
+"""Times as dear that it may be with all CPUs busy: what simulated times have room for."""
 VMD_CYCLES: Final = 13_600.0
 """Cycles of a command at worst: six CPUs (2.5 GHz assumed) did 562k/s behind VMD, and 1,144k/s with
 its interrupts passed on otherwise (see "vmd")."""
@@ -220,8 +224,13 @@ def _memory(server: Server) -> Iterator[Variant]:
 
 
 def _iommu(server: Server) -> Iterator[Variant]:
-    stack = server.resolved.stack
-    for cycles, contention in ((1500, 0.02), (3000, 0.1), (3000, 0.25), (3000, 0.6), (3000, 2.0)):
+    """Cycles of an unmapping, and how they grow with each further CPU that does so."""
+    stack, cpus = server.resolved.stack, max(s.logical_cpus for s in server.resolved.sockets)
+    most = MOST_CONTENTION / max(1, cpus - 1)
+    for cycles, contention in (
+        (1500, 0.02),
+        *((3000, c) for c in sorted({min(c, most) for c in CONTENTIONS})),
+    ):
         yield Variant("the IOMMU unmaps strictly", {
             "server.stack.complete": stack.complete.value + cycles,
             "server.stack.contention": stack.contention.value + contention,
