@@ -381,6 +381,9 @@ DRIVES = (
     "solidigm-d7-p5520-3.84tb", "samsung-980pro-1tb", "wd-sn840-6.4tb", "kioxia-cm6-r-30.72tb",
     "micron-9400-pro-30.72tb", "samsung-990-pro-2tb",
 )  # fmt: skip
+EVERY_ROW_TELLS = {"samsung-980pro-1tb"}
+"""Its sequential reads leave two explanations where there was one (8 % become 20 %), and depth 8,
+the last row, takes 17 % of that away: no row is left that would not be worth its time."""
 
 
 @pytest.mark.slow
@@ -393,7 +396,7 @@ def test_the_interval_of_the_fixed_plan_takes_half_of_its_time(tmp_path):
     for name in DRIVES:
         fixed = measure(plan(SimulatedRunner(name, whole=True), tmp_path, adaptive=False))
         chosen = measure(plan(SimulatedRunner(name), tmp_path))
-        assert chosen.ended in ("enough", "plan")  # "plan": its last row told something, too
+        assert chosen.ended == ("plan" if name in EVERY_ROW_TELLS else "enough"), name
         assert chosen.seconds <= fixed.seconds / 2
         ratios.append(chosen.steps[-1].half_width / fixed.steps[-1].half_width)
     assert np.median(ratios) <= 1.05, ratios
