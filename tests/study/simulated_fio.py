@@ -78,7 +78,7 @@ class SimulatedRunner:
             raise self.error
         self.rows.append(row)
         seconds = float(row.seconds if row.writes or self.whole else RAMP + SETTLE + 2)
-        rng = np.random.default_rng([self.seed, PLAN.index(row)])
+        rng = np.random.default_rng([self.seed, [r.name for r in PLAN].index(row.name)])
         noise = NOISE_OF_A_SECOND / math.sqrt(seconds - RAMP)
         text = report(row, self.profile, rng=rng, noise=noise, share=self.share, seconds=seconds)
         return json.dumps(text), seconds

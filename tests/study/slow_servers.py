@@ -3,6 +3,7 @@
 The scenario is the server without its mistake; the rows are what was measured with it.
 """
 
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nvmesim.capture.capture import Capture, Captures, Conditions, Measurement, OpResult
+from nvmesim.study.diagnosis.diagnose import Diagnosis, diagnose
 from nvmesim.study.sweep.plan import put
 from nvmesim.units import parse_size
 
@@ -78,3 +80,40 @@ def slow_servers() -> list[SlowServer]:
         SlowServer("RAID6 without workers", "workers", _set("raid6-rows", null_blk),
                    ((0.0, "4 KiB", 24, 32, 51_462),)),
     ]  # fmt: skip
+
+
+def threads() -> list[dict[str, Any]]:
+    """Return the tables of ``threads.toml``."""
+    return tomllib.loads(Path(__file__).with_name("threads.toml").read_text("utf-8"))["thread"]
+
+
+def asked(thread: Mapping[str, Any], folder: Path) -> Diagnosis:
+    """Return what `diagnose` says of *thread*, whose rows are written in *folder*."""
+    tables = tomllib.loads(thread["server"])
+    load = {"threads_total": 1, "outstanding": 1, **tables.get("workload", [{}])[0]}
+    rows = folder / "rows.csv"
+    rows.write_text(thread["rows"].lstrip())
+    return diagnose({**tables, "name": thread["name"], "workload": [load]}, [rows])
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        for thread in threads():
+            answer = asked(thread, Path(folder))
+            every = [
+                (answer.healthy, "healthy"),
+                *((e.probability, e.code) for e in answer.explanations),
+            ]
+            every.sort(reverse=True)
+            codes = [code for _, code in every]
+            rank = [*codes, thread["cause"]].index(thread["cause"]) + 1
+            print(
+                f"{rank:2} {thread['name']}: {thread['cause']}:",
+                ", ".join(f"{code} {chance:.0%}" for chance, code in every[:4]),
+                flush=True,
+            )
+            for row in answer.rows:
+                print(
+                    f"     {row.label}: {row.measured:,.0f} of {row.predicted.value:,.0f} "
+                    f"({row.predicted.low:,.0f} to {row.predicted.high:,.0f})"
+                )

@@ -94,7 +94,7 @@ def test_a_row_that_fails_after_ctrl_c_was_interrupted(tmp_path):
 
 
 def test_a_budget_below_one_row_is_refused(tmp_path):
-    with pytest.raises(InputError, match="30 s"):
+    with pytest.raises(InputError, match="13 s"):
         measure(plan(SimulatedRunner("samsung-pm9a3-3.84tb"), tmp_path, budget_s=5.0))
 
 
@@ -121,7 +121,7 @@ def test_a_failure_at_the_first_row_is_one_line(tmp_path):
 @pytest.mark.long
 def test_the_budget_ends_it_and_a_drive_that_throttles_is_said(tmp_path):
     runner = SimulatedRunner("samsung-pm9a3-3.84tb", share=0.6)
-    done = measure(plan(runner, tmp_path, budget_s=45))
+    done = measure(plan(runner, tmp_path, budget_s=25))
     assert (done.ended, len(done.steps)) == ("budget", 2)
     assert [step.settled for step in done.steps] == [False, False]
 
@@ -270,7 +270,7 @@ def test_a_file_without_data_is_no_target(tmp_path, length, told):
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [(["--budget", "20s"], "a row takes 30 s"), (["--for", "none.toml"], "no such file"),
+    [(["--budget", "10s"], "a row takes 13 s"), (["--for", "none.toml"], "no such file"),
      (["--budget", "soon"], "not a time"), (["--precondition"], "needs --writes"),
      (["--plan", "--for", "none.toml"], "fixed rows")],
 )  # fmt: skip
@@ -381,6 +381,9 @@ DRIVES = (
     "solidigm-d7-p5520-3.84tb", "samsung-980pro-1tb", "wd-sn840-6.4tb", "kioxia-cm6-r-30.72tb",
     "micron-9400-pro-30.72tb", "samsung-990-pro-2tb",
 )  # fmt: skip
+EVERY_ROW_TELLS = {"samsung-980pro-1tb"}
+"""Its sequential reads leave two explanations where there was one (8 % become 20 %), and depth 8,
+the last row, takes 17 % of that away: no row is left that would not be worth its time."""
 
 
 @pytest.mark.slow
@@ -393,7 +396,7 @@ def test_the_interval_of_the_fixed_plan_takes_half_of_its_time(tmp_path):
     for name in DRIVES:
         fixed = measure(plan(SimulatedRunner(name, whole=True), tmp_path, adaptive=False))
         chosen = measure(plan(SimulatedRunner(name), tmp_path))
-        assert chosen.ended in ("enough", "plan")  # "plan": its last row told something, too
+        assert chosen.ended == ("plan" if name in EVERY_ROW_TELLS else "enough"), name
         assert chosen.seconds <= fixed.seconds / 2
         ratios.append(chosen.steps[-1].half_width / fixed.steps[-1].half_width)
     assert np.median(ratios) <= 1.05, ratios

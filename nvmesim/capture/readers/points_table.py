@@ -153,7 +153,9 @@ _BANDWIDTH: Final = {
 _PLAIN: Final[dict[str, Callable[[_Cell], Any]]] = {
     **dict.fromkeys(("name", "note", "source", "engine", "beside"), lambda cell: cell.text),
     **dict.fromkeys(("jobs", "iodepth", "targets", "drives", "threads_per_drive", "limit"), _whole),
-    **dict.fromkeys(("polled", "device_times"), lambda cell: _choice(cell, "0", "1") == "1"),
+    **dict.fromkeys(
+        ("polled", "device_times", "direct"), lambda cell: _choice(cell, "0", "1") == "1"
+    ),
     "arrivals": lambda cell: _choice(cell, "poisson", "fixed"),
     "block_size": _block_size,
     "cpu_pct": partial(_number, most=1e8),
@@ -285,6 +287,7 @@ def _measurement(row: _Row) -> Measurement:
         iodepth=get("iodepth"),
         targets=drives,
         targets_per_job=1 if "threads_per_drive" in row.values else None,
+        direct=get("direct"),
         engine=get("engine"),
         duration_s=get("duration_s"),
         offered_iops=get("rate") or None,

@@ -25,6 +25,7 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.diagnosis.evidence import (
+    FREEDOM_AS_IS,
     LEAST_NOISE,
     TAIL_NOISE,
     Change,
@@ -32,19 +33,22 @@ from nvmesim.study.diagnosis.evidence import (
     MeasuredRow,
     ShortRuns,
     log_likelihood,
+    log_mean,
     log_ratios,
     misfit,
     notes_of,
+    of_arrays,
     on_drives,
+    placed,
     probabilities,
     rows_of,
 )
 from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS, Mistake, Server, Variant
 from nvmesim.study.sweep.api import Progress, tables_of
 
-HEALTHY: Final = 0.5
+HEALTHY: Final = 0.3
 """Probability, before anything is measured, that the server is as its scenario says."""
-UNKNOWN: Final = 0.05
+UNKNOWN: Final = 0.03
 """And that something is wrong that is not in the list."""
 POOR: Final = 3.0
 """Mean square of the best explanation's residuals from which pairs are tried."""
@@ -60,6 +64,11 @@ ALIKE: Final = 0.05
 cannot tell apart."""
 DECIDES: Final = 0.1
 """Least difference of the logarithm of IOPS by which a measurement tells two explanations apart."""
+SLOWER: Final = 1.2
+"""Times as long as drives and CPUs take, to see how much they count under an explanation."""
+LEAST_STEP: Final = 0.03
+"""Change of the logarithm by it, of the server as it is, at least."""
+RESTS: Final = "what explanations rest on"
 STRAY: Final = 0.25
 """Share of a healthy server's rows that may lie outside of their intervals."""
 SHOWN: Final = 0.01
@@ -180,12 +189,16 @@ def diagnose(
 ) -> Diagnosis:
     """Return what explains the difference between *captures* and the prediction of *scenario*.
 
-    The workload of *scenario* is replaced by that of each row. Raises InputError if no row states
+    The workload of *scenario* is replaced by that of each row, but for where and through what it
+    runs (`PLACE`). Raises InputError if no row states
     jobs, depth and block size, and whatever `simulate` raises for the scenario itself.
     """
     found = captures if isinstance(captures, Captures) else read_captures(captures)
     rows, left_out = rows_of(found)
     tables, base = tables_of(scenario)
+    if tables.get("volume"):
+        rows, members = of_arrays(rows)
+        left_out += members
     search = _Search(tables, base, rows, seed, workers, progress)
     return replace(search.diagnosis(tuple(left_out)), notes=notes_of(found))
 
@@ -198,6 +211,8 @@ class _Trial:
     variants: tuple[Variant, ...]
     ratios: Floats
     """log(measured / predicted) under it: float64[n], as `log_ratios`; NaN: not simulated."""
+    counts: Floats | None = None
+    """How much drives and CPUs count for each figure, of what they do as the server is."""
     score: float = -math.inf
     """Log likelihood, less that of the best of those that were simulated under as many rows."""
 
@@ -230,8 +245,9 @@ class _Search:
         self._runs = ShortRuns(tables, base, seed=seed, workers=workers, progress=progress)
         self._rows: list[MeasuredRow] = []
         self._predicted: list[Result] = []
-        for i, row in enumerate(rows):
+        for i, measured in enumerate(rows):
             self._say("predicting", i / len(rows))
+            row = replace(measured, workload={**placed(tables), **measured.workload})
             loaded = on_drives(row, self._runs.scenario({}, row.workload))
             scenario = self._runs.scenario({}, loaded.workload)
             result = simulate(scenario, seed=seed, reliefs=False, over_time=False)
@@ -282,11 +298,13 @@ class _Search:
             ]
             tried = self._screened(pairs, "pairs of explanations")
             whole += [one for one in tried if np.isfinite(one.ratios).all()]
+        whole = self._counted(whole)
         chances = self._weighed(whole)
-        found = sorted(_likeliest(whole).values(), key=lambda one: -chances[one.code])
-        idle = [one for one in found if np.abs(one.ratios - self._healthy).max() < ALIKE]
+        likeliest = _likeliest([one for one in whole if not self._is_idle(one)])
+        found = sorted(likeliest.values(), key=lambda one: -chances[one.code])
         # what these rows would not show is, as far as they tell, nothing
-        chances["healthy"] += sum(chances.pop(one.code) for one in idle)
+        idle = chances.keys() - likeliest.keys() - {"healthy", "unknown"}
+        chances["healthy"] += sum(chances.pop(code) for code in idle)
         listed = [one for one in found if chances.get(one.code, 0.0) >= SHOWN]
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
         explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
@@ -332,18 +350,47 @@ class _Search:
             done += [one for one, s in zip(seen, near, strict=True) if s <= most - HOPELESS]
         return left + done
 
+    def _counted(self, found: Sequence[_Trial]) -> list[_Trial]:
+        """*found*, exact ones with how much drives and CPUs count: they are run with slower ones.
+
+        Where a link or a limit rules, the prediction is as sure as that.
+        """
+        exact = [one for one in found if all(m.is_exact for m in one.mistakes)]
+        loads, changes = [row.workload for row in self._rows], [{}, *(one.change for one in exact)]
+        answers = self._runs.figures([(c, load) for c in changes for load in loads], RESTS, SLOWER)
+        moved = [
+            log_ratios(self._rows, [answer or {} for answer in answers[i : i + len(loads)]])
+            for i in range(0, len(answers), len(loads))
+        ]
+        plain = np.maximum(np.abs(moved[0] - self._plain), LEAST_STEP)
+        counts = {
+            id(one): np.nan_to_num(
+                np.abs(after - one.ratios + self._healthy - self._plain) / plain, nan=1.0
+            )
+            for one, after in zip(exact, moved[1:], strict=True)
+        }
+        return [replace(one, counts=counts.get(id(one))) for one in found]
+
+    def _likelihood(self, one: _Trial, ratios: Floats) -> float:
+        scale = self._scale if one.counts is None else self._scale.where_it_counts(one.counts)
+        return log_likelihood(ratios, scale)
+
     def _between(self, one: _Trial, among: Sequence[_Trial]) -> list[float]:
         """Log likelihoods of forms between *one* and the next of its family; -inf without one."""
         n = next(i for i, other in enumerate(among) if other is one) + 1
         if n >= len(among) or not one.family or among[n].family != one.family:
             return [-math.inf]
         steps = [one.ratios + (among[n].ratios - one.ratios) * share for share in BETWEEN]
-        return [log_likelihood(ratios, self._scale) for ratios in steps]
+        return [self._likelihood(one, ratios) for ratios in steps]
+
+    def _is_idle(self, one: _Trial) -> bool:
+        """True if these rows would be the same without it."""
+        return bool(np.abs(one.ratios - self._healthy).max() < ALIKE)
 
     def _weighed(self, found: Sequence[_Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
-            "healthy": [log_likelihood(self._healthy, self._scale)],
+            "healthy": [log_likelihood(self._healthy, self._scale, freedom=FREEDOM_AS_IS)],
             "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
         priors = {"healthy": HEALTHY, "unknown": UNKNOWN}
@@ -351,11 +398,19 @@ class _Search:
         if self._server.is_buffered:
             weights["page-cache"] = WEIGHTS["stated"]
         whole = sum(weights.values())
+        shown = {id(one): one.code for one in found if not self._is_idle(one)}
         for one in found:
-            scores = [log_likelihood(one.ratios, self._scale), *self._between(one, found)]
+            scores = self._between(one, found)
+            # a form that rows do not show is not why somebody asks
+            if id(one) in shown or one.code not in shown.values():
+                scores = [self._likelihood(one, one.ratios), *scores]
             likelihoods.setdefault(one.code, []).extend(s for s in scores if s > -math.inf)
             shares = [(1 - HEALTHY - UNKNOWN) * weights[m.code] / whole for m in one.mistakes]
             priors[one.code] = math.prod(shares)
+        spread = {code: math.exp(log_mean(s) - max(s)) for code, s in likelihoods.items()}
+        for one in found:
+            if len(one.mistakes) > 1:  # of each mistake the form that fits best alone was taken
+                priors[one.code] *= math.prod(spread.get(m.code, 1.0) for m in one.mistakes)
         return probabilities(likelihoods, priors)
 
     def _explanation(self, one: _Trial, chance: float, listed: Sequence[_Trial]) -> Explanation:

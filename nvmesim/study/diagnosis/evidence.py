@@ -28,6 +28,7 @@ from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.latency import CLAT, samples
 from nvmesim.measure.steady import Window
 from nvmesim.predict.prepare import prepare
+from nvmesim.predict.uncertainty.numbers import Factor, label_of, moved
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -46,9 +47,22 @@ read, or write (assumed; most of it is one drive profile and one stack)."""
 SHARED_BY_ALL: Final = 0.4
 """The same of a row that reads and one that writes."""
 FREEDOM: Final = 5.0
-"""Degrees of freedom of the t-distribution."""
+"""Degrees of freedom of the t-distribution: what a mistake does is known roughly."""
+FREEDOM_AS_IS: Final = 30.0
+"""The same of the server as it is: of 150 counted rows of the published sets none lies beyond 2.8
+standard deviations of its interval."""
 SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
 """Engines of fio on which a depth has no effect. Source: fio documentation, iodepth."""
+RULED: Final = 0.08
+"""Standard deviation of the logarithm of a prediction in which neither drives nor CPUs count, as
+where a link or a limit does: protocols' overheads (the published set "interfaces": 2 to 9 %)."""
+PLACE: Final = (
+    "socket", "floating", "buffers", "interrupts", "filesystem", "guest", "offset", "limits"
+)  # fmt: skip
+"""Keys of a workload that say where and through what it runs."""
+SECTOR: Final = 512
+ARRAYS: Final = ("md", "dm-", "9,", "252,", "253,")
+"""How names of arrays begin, or major and minor number of theirs (Linux, devices.txt)."""
 WIDTHS: Final = (0.125, 0.25, 0.5, 1.0, 1.5)
 """The prediction's error on this server over what its interval says, each as likely: the interval
 holds 95 % of what others measured, and many servers were predicted to a few percent."""
@@ -73,6 +87,8 @@ class MeasuredRow:
     """True if the page cache was in the way; None: not stated."""
     drives: int | None = None
     """Drives, files or volumes that were loaded; None: not stated, or an array."""
+    is_of_device: bool = False
+    """True if it was seen at a block device (iostat, blkparse): what was in flight, of no jobs."""
     is_beside_array: bool = False
     """True if another row of its captures states the array that it measured."""
 
@@ -118,8 +134,13 @@ def _row(measurement: Measurement) -> MeasuredRow:
     total, reading = sum(rates.values()), rates.get("read", 0.0)
     if total <= 0:
         raise InputError("states no rate; IOPS or requests and run time are needed")
-    sizes, jobs = stated.block_size, stated.jobs
-    needed = {"jobs": jobs, "iodepth": stated.iodepth, "block_size": sizes}
+    sizes, jobs, depth = stated.block_size, stated.jobs, stated.iodepth
+    is_of_device = jobs is None and depth is None and stated.depth_mean is not None
+    if is_of_device:  # how many threads they were of it does not tell: as many as requests
+        jobs, depth = max(1, round(stated.depth_mean or 0)), 1
+    if sizes is None and (moved := sum(result.bytes_per_s for result in measurement.ops.values())):
+        sizes = max(1, round(moved / total / SECTOR)) * SECTOR
+    needed = {"jobs": jobs, "iodepth": depth, "block_size": sizes}
     missing = [name for name, value in needed.items() if value is None]
     if sizes is None or missing:
         raise InputError(
@@ -129,7 +150,7 @@ def _row(measurement: Measurement) -> MeasuredRow:
     load: dict[str, Any] = {
         "block_size": format_size(sizes) if isinstance(sizes, int)
         else {format_size(size): part for size, part in sizes.items()},
-        "access": stated.access or "random", "read": share, "outstanding": stated.iodepth,
+        "access": stated.access or "random", "read": share, "outstanding": depth,
     }  # fmt: skip
     if stated.targets_per_job == 1 and stated.targets and jobs:
         load["threads"] = max(1, jobs // stated.targets)
@@ -147,7 +168,19 @@ def _row(measurement: Measurement) -> MeasuredRow:
         p99_s=None if shown is None else shown.percentiles_s.get(99.0) or None,
         is_buffered=None if stated.direct is None else not stated.direct,
         drives=None if stated.raid else stated.targets,
+        is_of_device=is_of_device,
     )
+
+
+def of_arrays(rows: Sequence[MeasuredRow]) -> tuple[list[MeasuredRow], list[str]]:
+    """Return *rows* of a server with an array without those that were seen at a member of it.
+
+    InputError if no other is left.
+    """
+    kept = [row for row in rows if not row.is_of_device or row.label.startswith(ARRAYS)]
+    if not kept:
+        raise InputError("no row is of the array: capture what md0 does, not what its members do")
+    return kept, [f"{row.label}: a member of the array" for row in rows if row not in kept]
 
 
 def on_drives(row: MeasuredRow, scenario: ResolvedScenario) -> MeasuredRow:
@@ -160,6 +193,16 @@ def on_drives(row: MeasuredRow, scenario: ResolvedScenario) -> MeasuredRow:
     if row.drives is None or is_whole:
         return row
     return replace(row, workload={**row.workload, "targets": names[: row.drives]})
+
+
+def placed(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all workloads of a scenario say alike of `PLACE`: rows do not state it.
+
+    >>> placed({"workload": [{"guest": "kvm-virtio", "outstanding": 4}]})
+    {'guest': 'kvm-virtio'}
+    """
+    first, *others = tables["workload"]
+    return {k: first[k] for k in PLACE if k in first and all(o.get(k) == first[k] for o in others)}
 
 
 def log_ratios(rows: Iterable[MeasuredRow], predicted: Iterable[Mapping[str, Any]]) -> Floats:
@@ -189,6 +232,14 @@ class ErrorScale:
     reads: tuple[bool, ...]
     """True if its row reads."""
 
+    def where_it_counts(self, counts: Floats) -> ErrorScale:
+        """Return the scale of a prediction that follows drives and CPUs by *counts* of what it did.
+
+        *counts* float64[n]: 0 where something else sets the figure, 1 where they do as before.
+        """
+        rest = np.hypot(self.model * np.clip(counts, 0.0, 1.0), RULED)
+        return replace(self, model=np.minimum(self.model, rest))
+
     def covariance(self, width: float = 1.0, *, unknown: bool = False) -> Floats:
         """float64[n, n]; *unknown* adds what a mistake that is not in the list may do."""
         same = np.equal.outer(self.figure, self.figure)
@@ -201,7 +252,9 @@ class ErrorScale:
         return out
 
 
-def log_likelihood(ratios: Floats, scale: ErrorScale, *, unknown: bool = False) -> float:
+def log_likelihood(
+    ratios: Floats, scale: ErrorScale, *, unknown: bool = False, freedom: float = FREEDOM
+) -> float:
     """Return the log density of *ratios* (float64[n]; NaN is left out) under one explanation.
 
     >>> scale = ErrorScale(np.array([0.1]), np.array([0.01]), ("iops",), (True,))
@@ -211,15 +264,15 @@ def log_likelihood(ratios: Floats, scale: ErrorScale, *, unknown: bool = False) 
     """
     known = np.isfinite(ratios)
     n = int(known.sum())
-    constant = math.lgamma((FREEDOM + n) / 2) - math.lgamma(FREEDOM / 2)
-    constant -= 0.5 * n * math.log(FREEDOM * math.pi)
+    constant = math.lgamma((freedom + n) / 2) - math.lgamma(freedom / 2)
+    constant -= 0.5 * n * math.log(freedom * math.pi)
     scores = []
     for width in WIDTHS:
         covariance = scale.covariance(width, unknown=unknown)[np.ix_(known, known)]
         sign, log_det = np.linalg.slogdet(covariance)
         assert sign > 0
         square = float(ratios[known] @ np.linalg.solve(covariance, ratios[known]))
-        tail = (FREEDOM + n) * math.log1p(square / FREEDOM)
+        tail = (freedom + n) * math.log1p(square / freedom)
         scores.append(constant - 0.5 * (float(log_det) + tail))
     return log_mean(scores)
 
@@ -281,6 +334,12 @@ all are on average, and a slower server's as full as a faster one's."""
 OF_WRITES: Final = ("workload.*.sync", "workload.*.fsync", "workload.*.filesystem")
 """Keys that loads without writes cannot have: a change of them leaves those as they are."""
 
+OF_SLEEPERS: Final = ("server.stack.latency",)
+"""Keys of what CPUs do that sleep between two requests."""
+SLEEPS: Final = 2
+"""Requests in flight of each thread above which they do not: deep states are for idle times of 600
+us on (Linux, intel_idle.c: C6 of Skylake wakes up in 133 us)."""
+
 
 class ShortRuns:
     """Runs of one server under changes."""
@@ -294,19 +353,26 @@ class ShortRuns:
 
     def scenario(self, change: Change, *loads: Mapping[str, Any]) -> ResolvedScenario:
         """Return the server with *change* under *loads*; raises what makes it impossible."""
+        never: tuple[str, ...] = ()
         if all(load.get("read") == 1 for load in loads):
-            change = {key: value for key, value in change.items() if key not in OF_WRITES}
+            never += OF_WRITES
+        if all(load.get("outstanding", 1) > SLEEPS for load in loads):
+            never += OF_SLEEPERS
+        change = {key: value for key, value in change.items() if key not in never}
         tables = put({**self._tables, "workload": [dict(load) for load in loads]}, change)
         return resolve(scenario_from_dict(tables, self._base))
 
     def figures(
-        self, wanted: Sequence[tuple[Change, Mapping[str, Any]]], what: str
+        self, wanted: Sequence[tuple[Change, Mapping[str, Any]]], what: str, times: float = 1.0
     ) -> list[Figures | None]:
-        """Return what the server does with each (change, load); None where the two cannot be."""
+        """Return what the server does with each (change, load); None where the two cannot be.
+
+        Drives and CPUs take *times* as long as they do.
+        """
         out = []
         with ThreadPoolExecutor(self._workers) as pool:
             try:
-                for found in pool.map(self._run, *zip(*wanted, strict=True)) if wanted else ():
+                for found in pool.map(lambda one: self._run(one[0], one[1], times), wanted):
                     out.append(found)
                     if self._progress is not None:
                         self._progress(what, len(out) / len(wanted))
@@ -315,9 +381,12 @@ class ShortRuns:
                 raise
         return out
 
-    def _run(self, change: Change, load: Mapping[str, Any]) -> Figures | None:
+    def _run(self, change: Change, load: Mapping[str, Any], times: float = 1.0) -> Figures | None:
         try:
-            window = short_window(self.scenario(change, load), self._seed)
+            scenario = self.scenario(change, load)
+            if times != 1.0:
+                scenario = slower(scenario, times)
+            window = short_window(scenario, self._seed)
         except NvmesimError:
             return None
         if window is None:
@@ -325,6 +394,16 @@ class ShortRuns:
         data = samples(window, 0, CLAT)
         p99 = {} if data is None else {"p99": data.quantile(0.99) / PS_PER_S}
         return {"iops": window.iops().value, **p99}
+
+
+def slower(scenario: ResolvedScenario, times: float) -> ResolvedScenario:
+    """Return *scenario* with drives and threads that take *times* as long for all that they do."""
+    step = math.log(times)
+    moves = dict.fromkeys(("read.base", "read.die", "write.base", "write.program"), (step, -step))
+    moves |= dict.fromkeys(("commands", "read_bandwidth", "write_bandwidth"), (-step, step))
+    found = [Factor("", name, moves) for name in {label_of(d.profile) for d in scenario.drives}]
+    drives = moved(scenario, found, [1] * len(found)).drives
+    return replace(scenario, drives=drives, stack=scenario.stack.with_cycles(times))
 
 
 def short_window(

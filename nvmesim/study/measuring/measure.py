@@ -39,7 +39,7 @@ from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.diagnosis.evidence import short_window
 from nvmesim.study.measuring.machine import Machine, Target
-from nvmesim.study.measuring.rows import PLAN, Row, options
+from nvmesim.study.measuring.rows import PLAN, RAMP, SETTLE, Row, options
 
 FIRST: Final = 2
 """Rows of the plan that are measured before anything is chosen: one request, and a full drive."""
@@ -179,8 +179,13 @@ class Plan:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows that may be measured."""
-        return [row for row in PLAN if self.writes or not row.writes]
+        """The rows that may be measured; of a short budget, reads take a third of it each."""
+        short = max(RAMP + 2 * SETTLE, int(self.budget_s / 3))
+        return [
+            row if row.writes else replace(row, seconds=min(row.seconds, short))
+            for row in PLAN
+            if self.writes or not row.writes
+        ]
 
     def asked(self, profile: DriveProfile) -> list[ResolvedScenario]:
         """Return the scenarios whose figures are to be narrow, with *profile* as their drive."""
@@ -296,7 +301,7 @@ def _looked_at(
 
 def _fitted(plan: Plan, steps: Sequence[MeasuredStep]) -> DriveFit | None:
     """Return the drive as far as the rows determine one, in whatever order they were measured."""
-    listed = sorted(steps, key=lambda step: PLAN.index(step.row))
+    listed = sorted(steps, key=lambda step: plan.rows.index(step.row))
     captures = read_captures([step.file for step in listed])
     try:
         return fit_drive(captures, name=plan.name, captured_on=f"{plan.stack},{plan.link}")
