@@ -252,7 +252,8 @@ class Controller:
         goal = self._goal
         if goal.visits is None:
             return goal.least
-        self._until(VISITS_BATCHES * self._kept.batch)
+        for _ in range(VISITS_BATCHES):  # whole ones: what-ifs are paired with them
+            self._advance(self._kept.batch)
         window = self._kept.window(0)
         if not window.snapshots or not window.requests:
             return goal.least

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import queue
@@ -12,6 +13,7 @@ import threading
 import tomllib
 import traceback
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -109,7 +111,9 @@ class Job:
 
 
 def _size() -> int:
-    """Bytes of this process in memory; 0 where that is not known."""
+    """Bytes of this process in memory once it has given back what it can; 0: not known."""
+    with suppress(OSError, TypeError, AttributeError):  # only glibc keeps what was freed
+        ctypes.CDLL(None).malloc_trim(0)
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
