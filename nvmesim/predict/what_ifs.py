@@ -17,7 +17,7 @@ from nvmesim.measure.figures import Relief
 from nvmesim.measure.latency import enough, samples
 from nvmesim.measure.paired import MIN_PAIRED
 from nvmesim.measure.stations import Totals
-from nvmesim.measure.steady import Collector, fill_share
+from nvmesim.measure.steady import Collector, fullest_share
 from nvmesim.model.host import served_in_turn
 from nvmesim.predict import bottleneck
 from nvmesim.predict import upgrades as up
@@ -262,7 +262,7 @@ class WhatIfs:
         level = None if is_change and self.ready.load.buffers.size else 0.0
         if self._starts_full:
             drives = of_drives(self.ready.load, self.ready.lowered.network)
-            level = fill_share(self.measured.window, drives) if drives.buffers.size else 0.0
+            level = fullest_share(self.measured.window, drives) if drives.buffers.size else 0.0
         return prepare(scenario, self.ready.make, self.ready.seed, level, is_variant=True)
 
     def _again(
@@ -280,4 +280,6 @@ class WhatIfs:
             requests += self.measured.warmup_requests
         if not self._has_own_base:
             requests = min(requests, len(self.measured.head) * self.measured.batch)
+        if other.level:  # writes that wait for full buffers gather slowly
+            is_known = None
         return other.run_short(self.measured.batch, requests, is_known)
