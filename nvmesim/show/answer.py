@@ -229,7 +229,8 @@ def helping(found: Sequence[Relief]) -> list[Relief]:
 def reliefs(tried: Sequence[Relief]) -> b.Table | None:
     """What helps, with its setting as --set takes it, command, W and price; then what does not."""
     found = helping(tried)
-    settings = [" ".join(f"{key}={value}" for key, value in r.set.items()) for r in found]
+    settings = [" ".join(f"{key}={value}".replace(", ", ",") for key, value in r.set.items()
+                         if value is not None) for r in found]  # fmt: skip
     more_w = [f"{r.watts:+,.0f}" if r.watts else "" for r in found]
     prices = [f"{r.price:+,.0f}" if r.price else "" for r in found]
     extra = {"W": more_w, "price": prices, "<set": settings}
