@@ -247,7 +247,9 @@ def _number(fit: AnyFit, key: str, q: Quantity) -> list[str]:
     place = "server.stack" if isinstance(fit, StackFit) else "drives.profile"
     text = show_quantity(fit.profile, key)
     unit: Any = next((w for end, w in _ENDINGS.items() if text.endswith(end)), "number")
-    value, *ends = ("" if v is None else show_value(float(f"{v:.4g}"), unit)
-                    for v in (q.value, q.low, q.high))  # fmt: skip
+    value, *ends = (
+        "" if v is None else text if unit == "number" and v % 1 == 0 and v == q.value
+        else show_value(float(f"{v:.4g}"), unit) for v in (q.value, q.low, q.high)
+    )  # fmt: skip
     return [key, text if key == "capacity" else value, " to ".join(ends) if all(ends) else "",
             q.basis, in_words(f"{place}.{key}").partition(": ")[2]]  # fmt: skip
