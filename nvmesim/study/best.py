@@ -266,8 +266,8 @@ def best(
     """
     goal = _goal(p99, p99_9, mean, cpu, iops)
     tables, base = tables_of(scenario)
-    asked = _states(states, tables)
     changes = list(make_plan(over).changes()) if over else [{}]
+    asked = _states(states, any(put(tables, values).get("volume") for values in changes))
     search = _Search(goal, seed, base, progress, len(changes) * len(asked))
     with ThreadPoolExecutor(usable_cpus()) as pool:
         # Each state in its own thread: the engine runs without the interpreter's lock.
@@ -311,7 +311,8 @@ class _Search:
         """The largest load of a design in *state*; an error: it cannot be built; None: no state."""
         levels = [LEVELS.get(str(volume.get("raid"))) for volume in _volumes(tables)]
         found: StateAnswer | InputError | None = None
-        if state != "rebuilding" or not any(level and level.records for level in levels):
+        has_state = state != "rebuilding" or not any(lev and lev.records for lev in levels)
+        if has_state and (levels or state == "healthy"):
             found = self._searched(tables, state, near)
             redundant = all(level and level.redundant for level in levels)
             if isinstance(found, InputError) and state != "healthy" and not redundant:
@@ -368,9 +369,8 @@ def _seconds(value: str | float | None, name: str) -> float | None:
     return seconds
 
 
-def _states(asked: Sequence[str] | None, tables: Mapping[str, Any]) -> tuple[State, ...]:
+def _states(asked: Sequence[str] | None, has_volume: bool) -> tuple[State, ...]:
     """The states to look at, in their order; without a volume nothing can be rebuilt."""
-    has_volume = bool(tables.get("volume"))
     if asked is None:
         return STATES if has_volume else STATES[:1]
     for name in asked:
