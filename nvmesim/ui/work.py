@@ -93,7 +93,8 @@ class Job:
         except KeyboardInterrupt:
             self._end("cancelled")
         except NvmesimError as error:
-            self._end("failed", str(error).replace(f"{self._report.parent}{os.sep}", ""))
+            folder = re.escape(f"{self._report.parent}{os.sep}")
+            self._end("failed", re.sub(rf"{folder}(?:\d+{re.escape(os.sep)})?", "", str(error)))
         except MemoryError:
             self._end("failed", f"this needs more than {MEMORY >> 30} GiB, the most that the page "
                       "gives one design; nvmesim run --max-memory gives more")  # fmt: skip
@@ -280,14 +281,14 @@ def check_server(job: Job, tables: Mapping[str, Any], files: Sequence[str]) -> N
     job.publish(html.html(diagnosis_blocks(found)), healthy=found.is_healthy)
 
 
-def safe_name(name: str, number: int) -> str:
+def safe_name(name: str) -> str:
     """A file name of our own that keeps the ending of *name*, which may say the format.
 
-    >>> safe_name("../../etc/pass wd.JSON", 3), safe_name("rr_clat.1.log.gz", 4)
-    ('3-pass_wd.JSON', '4-rr_clat.1.log.gz')
+    >>> safe_name("../../etc/pass wd.JSON"), safe_name("rr_clat.1.log.gz"), safe_name("..")
+    ('pass_wd.JSON', 'rr_clat.1.log.gz', 'capture')
     """
     last = re.split(r"[/\\]", name)[-1]
-    return f"{number}-{re.sub(r'[^A-Za-z0-9._-]', '_', last).lstrip('.')[-80:]}"
+    return re.sub(r"[^A-Za-z0-9._-]", "_", last)[-80:].lstrip(".") or "capture"
 
 
 def warm(_: Job) -> None:
