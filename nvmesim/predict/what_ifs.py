@@ -60,7 +60,7 @@ MAX_THREADS: Final = 4
 CURVE_POINTS: Final = 9
 TURNOVERS: Final = 20
 """A what-if run replaces what is in flight so often, unless it is known before."""
-CURVE_TURNOVERS: Final = 8
+CURVE_TURNOVERS: Final = 5
 """The same of a point of the curve, which is drawn without an interval."""
 
 
