@@ -41,6 +41,8 @@ HELD: Final = {
     "raid-engine": "RAID engine full", "limit": "limit reached", "unstable": "not steady",
 }  # fmt: skip
 """Verdict -> what keeps a load from being larger."""
+MORE: Final = 1.02
+"""Times a state carries more than another before it is explained."""
 FAILED: Final = 0
 """Number of the member that fails: any does as well, but for what RAID10 pairs up."""
 
@@ -225,7 +227,7 @@ class Best(Drawable):
 
 
 def _odd(design: LevelDesign) -> Iterator[str]:
-    """States that carry more than a healthy array, by less than is known of either."""
+    """States that carry more than one that is better off: why."""
     healthy = next((s.result for s in design.states if s.state == "healthy"), None)
     for state in design.states:
         found = state.result
@@ -237,6 +239,12 @@ def _odd(design: LevelDesign) -> Iterator[str]:
             why = "" if drives else f", and what holds it back is not its drives ({HELD[full]})"
             more = f"{design.name} carries more {state.when} than healthy"
             yield f"{more}, by less than is known of either{why}"
+    rates = {s.state: s.iops or 0.0 for s in design.states}
+    if rates.get("rebuilding", 0.0) > MORE * rates.get("degraded", math.inf):
+        yield (
+            f"{design.name} carries more while it rebuilds than with a drive failed: half of the "
+            "new drive counts as restored, and serves reads (volume.rebuilt)"
+        )
 
 
 def best(
