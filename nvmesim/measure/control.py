@@ -355,7 +355,7 @@ class Controller:
         if self._is_close(window):
             load = 100 * loads(window, self._load).max()
             text = (
-                f"the load is {load:.2f} % of what its fullest station can do: so close to the "
+                f"the load is {load:.2f} % of what its fullest part can do: so close to the "
                 "bound, latencies keep changing for longer than was simulated"
             )
             out.append(Warning("near-bound", text))

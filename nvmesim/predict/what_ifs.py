@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from nvmesim.array_types import Floats
 from nvmesim.engine.contract import Acc
@@ -25,13 +23,11 @@ from nvmesim.predict.changes import Change, ChangeFactory
 from nvmesim.predict.pilots import of_drives
 from nvmesim.predict.prepare import Prepared, compiled, prepare
 from nvmesim.predict.result import CurvePoint
-from nvmesim.predict.uncertainty.design import Numbers, numbers
+from nvmesim.predict.uncertainty.design import Numbers, numbers, overlapped
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
 from nvmesim.units import PS_PER_S
 from nvmesim.warning import Warning
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 MOST: Final = 5
 """Reliefs simulated for one answer."""
 SHORT_REQUESTS: Final = 60_000
@@ -56,7 +52,6 @@ MOVED_TIMES: Final = (3, 12)
 MOVED_MOST: Final = 100_000
 """These are few."""
 MOVED_BATCHES: Final = 16
-MAX_THREADS: Final = 4
 CURVE_POINTS: Final = 9
 TURNOVERS: Final = 20
 """A what-if run replaces what is in flight so often, unless it is known before."""
@@ -156,7 +151,7 @@ class WhatIfs:
         if self._has_own_base:
             head = self._again(self.ready.scenario).records
         out = []
-        runs = self._each(lambda change: self._changed(change, head), changes, progress,
+        runs = overlapped(lambda change: self._changed(change, head), changes, progress,
                           lambda change: f"what if: {change.text}")  # fmt: skip
         for change, run in zip(changes, runs, strict=True):
             if run is not None:
@@ -173,7 +168,7 @@ class WhatIfs:
             return ()
         factors = (2.0 ** (i - CURVE_POINTS + 3) for i in range(CURVE_POINTS))
         made = (scaled_outstanding(self.ready.scenario, factor) for factor in factors)
-        points = self._each(self._point, [m for m in made if m is not None], progress,
+        points = overlapped(self._point, [m for m in made if m is not None], progress,
                             lambda _: "throughput against outstanding")  # fmt: skip
         return tuple(points)
 
@@ -185,23 +180,6 @@ class WhatIfs:
         p99 = data.quantile(0.99) / PS_PER_S if data is not None and is_enough else None
         in_flight = sum(g.in_flight for g in changed.workload if not g.is_open)
         return CurvePoint(in_flight, window.iops().value, window.mean_latency_s(None).value, p99)
-
-    def _each(
-        self, run: Callable[[Item], Found], items: Sequence[Item], progress: Progress | None,
-        what: Callable[[Item], str],
-    ) -> list[Found]:  # fmt: skip
-        """*run* of each item; the kernel holds no lock, so runs in threads overlap."""
-        out = []
-        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
-            try:
-                for item, found in zip(items, pool.map(run, items), strict=True):
-                    out.append(found)
-                    if progress is not None:
-                        progress(what(item), len(out) / len(items))
-            except KeyboardInterrupt:
-                pool.shutdown(cancel_futures=True)
-                raise
-        return out
 
     def numbers(self, progress: Progress | None) -> Numbers | None:
         """Effect of the profiles' uncertain numbers on the answer; None without a steady state."""

@@ -404,8 +404,7 @@ def fitted():
 
 def test_rounds_are_chosen_by_a_depth_that_neither_saw(fitted):
     assert fitted.profile.rounds is not None
-    said = next(w for w in fitted.warnings if "two models were fitted without depth" in w)
-    assert said.startswith("reads: taken as one queue")
+    assert any(w.startswith("reads: taken as one queue") for w in fitted.warnings)
 
 
 def test_the_held_out_depth_is_told(fitted):

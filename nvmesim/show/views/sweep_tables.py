@@ -100,10 +100,10 @@ def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, s
     out: dict[str, tuple[Any, str]] = {f"IOPS against {short[over]}": (drawn, text)}
     if known["lat_p99_us"].is_not_null().sum() > 1:
         text = f"Each point another value of {short[over]}{lines}; "
-        text += "dashed: the bound of the fullest station."
+        text += "dashed: the bound of the fullest part."
         out["p99 against IOPS"] = (load_curve(shown, by=by), text)
     if by is None and len(known) <= MOST_LINES * 3:
-        text = "Share of the time that the fullest station of each kind works, in percent."
+        text = "Share of the time that the fullest part of each kind works, in percent."
         out["Where the load is"] = (heat(known, over, title=short[over]), text)
     return out
 
