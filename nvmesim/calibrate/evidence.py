@@ -16,6 +16,7 @@ from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
 from nvmesim.drawing import Drawable
+from nvmesim.model.lowered import IN_WORDS
 
 Model = TypeVar("Model", bound=Frozen)
 Profile = TypeVar("Profile", DriveProfile, StackProfile)
@@ -132,6 +133,8 @@ class Judged:
         }
 
 
+POOR: Final = 0.25
+"""Error of IOPS from which a drive does not reproduce its rows."""
 MISSED: Final = {"p50_s": 0.15, "p99_s": 0.3, "p99.9_s": 0.5}
 """Errors of a percentile beyond which a fit says so. A choice: what a reader calls far."""
 
@@ -204,15 +207,18 @@ class DriveFit(Drawable):
                 f"worst by {worst:.0%} of its IOPS."
             )
         said = f"Reproduces {rows} within {max(worst, 0.001):.1%} of IOPS"
+        if worst > POOR:
+            said = f"Off by up to {worst:.0%} of IOPS at {rows}"
         held = [abs(j.residual["iops"]) for j in self.points if j.point.held_out]
         if held:
             said += f", and the held-out rows within {max(held):.1%}"
         untold = list(self.profile.untold)
         if untold:
-            said += f"; the rows do not determine {', '.join(untold)}"
+            said += f"; the rows do not tell {', '.join(IN_WORDS.get(k, k) for k in untold)}"
         if self.profile.alternatives:
             share = sum(a.weight for a in self.profile.alternatives)
-            said += f"; {share:.0%} of a prediction's draws are from other fits, as plausible"
+            said += f"; {share:.0%} likely another explanation of them holds, which the intervals "
+            said += "of predictions cover"
         return said + "."
 
     def to_json(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ Tell = Callable[[str], None]
 @option("--datasheet FILE", "Fit a drive to its data sheet (TOML or CSV, figures as printed) "
         "instead of captures.", type=click.Path())  # fmt: skip
 @option("--force", "Write the profile even if it misses its own rows.", is_flag=True)
-@simulates(report="Write measured against fitted as one HTML page.")
+@simulates(report="Write measured against fitted as one HTML page.", verbose=True)
 def calibrate(
     captures: tuple[str, ...], output: Path | None, name: str | None, captured_on: str | None,
     held_out: tuple[str, ...], is_empirical: bool, is_stack: bool, cpu: str | None,

@@ -260,8 +260,8 @@ def diagnose(
     """Say why a server does not do what was predicted.
 
     CAPTURE is what was measured on it: a file, a folder or a glob, as for `nvmesim trace`. Each row
-    is compared with its prediction; usual mistakes are simulated under the load of every row and
-    weighted by how well they explain them all. Exit code 1: something is different.
+    is compared with its prediction; usual mistakes are simulated under the load of every row, and
+    each gets the probability that it explains them all. Exit code 1: something is different.
     """
     from nvmesim.capture.registry import read_captures
     from nvmesim.show.views.measured import diagnosis_blocks, diagnosis_page

@@ -21,7 +21,7 @@ from nvmesim.cli.output import (
     scenario_of,
     steps,
 )
-from nvmesim.cli.simulating import Answer, simulates
+from nvmesim.cli.simulating import Answer, Unbounded, simulates
 
 if TYPE_CHECKING:
     from nvmesim.scenario.schema import Scenario
@@ -39,7 +39,7 @@ CAPTION = (
 )
 @click.argument("scenario", metavar="SCENARIO.toml")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@option("--precision SHARE", "Simulate until chance leaves no more of IOPS, as 1%.")
+@option("--precision SHARE", "Simulate until chance moves IOPS by no more than this, as 1%.")
 @output_path("Write one row per request (Parquet).", "--requests")
 @output_path("Write every step of some requests as an HTML chart.", "--timeline")
 @simulates(report="Write one self-contained HTML page.", sets=True, seed=True, verbose=True,
@@ -133,8 +133,9 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
 @option("--dask ADDRESS", "Simulate on the Dask cluster of this scheduler.")
 @option("--samples N", "Sample so many points instead of the whole grid.", type=click.IntRange(1))
 @option("--method", "How points are sampled.  [default: lhs]", type=click.Choice(("lhs", "random")))
-@click.option("--sample-seed", type=click.IntRange(0, 2**62), default=1, show_default=True)
-@option("--precision SHARE", "Simulate each point until chance leaves no more of IOPS, as 1%.")
+@click.option("--sample-seed", metavar="N", type=click.IntRange(0, 2**62), cls=Unbounded,
+              default=1, show_default=True)  # fmt: skip
+@option("--precision SHARE", "Simulate each point until chance moves IOPS by no more, as 1%.")
 @option("--requests", "Simulate exactly so many requests at each point.", type=click.IntRange(1))
 @option("--no-cache", "Do not use the cache of finished points.", is_flag=True)
 @option("--no-certainty", "No intervals; a short point takes a tenth of the time.", is_flag=True)

@@ -38,6 +38,14 @@ LEAST_MEMORY: Final = 1 << 20
 MOST_TIME_S: Final = 366 * 86_400.0
 
 
+class Unbounded(click.Option):
+    """A number in a range so wide that its help need not tell it."""
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return what the help says of the option beside its text."""
+        return {key: text for key, text in super().get_help_extra(ctx).items() if key != "range"}
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command found: as blocks or lines, as JSON, as a page, and its exit code."""
@@ -120,10 +128,10 @@ def _options(
             "--set", "sets", multiple=True, metavar="KEY=VALUE",
             help="Change one value of the scenario, such as server.interconnect.links=3; "
             "repeatable.")),
-        (seed, click.option("--seed", type=click.IntRange(0, 2**62),
+        (seed, click.option("--seed", metavar="N", type=click.IntRange(0, 2**62), cls=Unbounded,
                             help="Seed of the random numbers; default: the scenario's.")),
-        (workers, click.option("--workers", type=click.IntRange(1, 1024),
-                               help="Processes; default: one per CPU.")),
+        (workers, click.option("--workers", metavar="N", type=click.IntRange(1, 1024),
+                               cls=Unbounded, help="Processes; default: one per CPU.")),
         (verbose, verbose_option),
         (True, json_option),
         (True, click.option(

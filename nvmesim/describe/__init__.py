@@ -135,7 +135,7 @@ def _header(server: Server, names: list[str], ignored: list[str]) -> list[str]:
         lines += ["#", f"# {title}"] if texts else []
         for text in texts:
             lines += _wrapped(shown(text, 400), "# - ", "#   ")
-    title = f"{len(server.drives)} drives, as described"
+    title = f"{len(server.drives)} drive{'s' * (len(server.drives) != 1)}, as described"
     if any(drive.disk.name == NO_DRIVE for drive in server.drives):
         title = "a server without its drives, as described"
     return [*lines, f"name = {toml_value(title)}"]

@@ -206,6 +206,9 @@ _SERIES: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
 """Model strings of catalog drives. Source: the vendors' part numbers (Intel SSDPE2KE: P4600 and
 P4610, T8 the latter; SSDPE2KX: P4510; Micron MTFDK..TFR: 7450 PRO, TFS: MAX)."""
 
+_NAMED: Final = re.compile(r"[a-z]{2}\d|[a-z]\d\w")
+"""What names a series: PM1743, CD6, P5510; not D7."""
+
 _STAND_INS: Final = {
     "disk": ("hdd-7200", "a 7,200 rpm disk"),
     "sata": ("sata-ssd", "a SATA SSD"),
@@ -226,12 +229,13 @@ class CatalogPart:
 
 def drive_part(disk: Disk, link: str | None) -> CatalogPart:
     """Return the profile of *disk*: a catalog entry, or a stand-in that says that it is one."""
-    series = next((names for pattern, names in _SERIES if pattern.search(disk.model)), ())
+    series = of_series(disk.model)
     capacities = {name: catalog.get("drive", name).capacity.value for name in series}
+    what = shown(disk.model) or "a drive without a model's name"
     for name, capacity in capacities.items():
         if disk.size is None or abs(disk.size - capacity) <= SAME_SIZE * capacity:
-            return CatalogPart(toml_value(name))
-    what = shown(disk.model) or "a drive without a model's name"
+            why = f"{what}: its capacity is not in the dumps; {name} is taken"
+            return CatalogPart(toml_value(name), "" if disk.size else why)
     if capacities:
         name = min(capacities, key=lambda n: abs(capacities[n] - (disk.size or 0)))
         why = f"{what} is of that series, of another capacity"
@@ -245,6 +249,23 @@ def drive_part(disk: Disk, link: str | None) -> CatalogPart:
         table["capacity"] = f"{disk.size} B"
     text = f"{why} ({name}): calibrate on captures of it, and name that profile"
     return CatalogPart(toml_value(table), text)
+
+
+def of_series(model: str) -> tuple[str, ...]:
+    """Catalog drives of the series that *model* names, whose last digit lspci may leave open.
+
+    >>> of_series("NVMe SSD Controller PM173X"), of_series("QEMU NVMe Ctrl")
+    (('samsung-pm1733-15.36tb',), ())
+    """
+    for pattern, names in _SERIES:
+        if pattern.search(model):
+            return names
+    words = [word.lower() for word in re.findall(r"[A-Za-z0-9]+", model)]
+    known = [re.compile(re.sub("x$", r"[x\\d]", word)) for word in words if _NAMED.search(word)]
+    return tuple(
+        name for name in catalog.names("drive")
+        if any(own.fullmatch(part) for own in known for part in name.split("-")[1:])
+    )  # fmt: skip
 
 
 def cpu_part(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:

@@ -136,7 +136,8 @@ def _facts(functions: list[Function], drives: list[Function], *, is_plain: bool)
         for slot in facts.slots
     ]
     places = "; ".join(f"{shapes.count(shape)} x {shape}" for shape in dict.fromkeys(shapes))
-    facts.read.insert(0, f"{len(drives)} NVMe controllers{': ' if places else ''}{places}")
+    many = "s" if len(drives) != 1 else ""
+    facts.read.insert(0, f"{len(drives)} NVMe controller{many}{': ' if places else ''}{places}")
     sizes = [drive.packets for drive in drives if drive.packets and not drive.emulated]
     if sizes:
         facts.packets = min(p for p, _ in sizes), min(r for _, r in sizes)

@@ -252,7 +252,8 @@ class Controller:
         goal = self._goal
         if goal.visits is None:
             return goal.least
-        self._until(VISITS_BATCHES * self._kept.batch)
+        for _ in range(VISITS_BATCHES):  # whole ones: what-ifs are paired with them
+            self._advance(self._kept.batch)
         window = self._kept.window(0)
         if not window.snapshots or not window.requests:
             return goal.least
@@ -354,7 +355,7 @@ class Controller:
         if self._is_close(window):
             load = 100 * loads(window, self._load).max()
             text = (
-                f"the load is {load:.2f} % of what its fullest station can do: so close to the "
+                f"the load is {load:.2f} % of what its fullest part can do: so close to the "
                 "bound, latencies keep changing for longer than was simulated"
             )
             out.append(Warning("near-bound", text))

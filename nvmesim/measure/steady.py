@@ -463,6 +463,11 @@ def fill_share(window: Window, load: RunLoad) -> float:
     return float(np.clip(_levels(window, load)[-1].mean(), 0.0, 1.0))
 
 
+def fullest_share(window: Window, load: RunLoad) -> float:
+    """The same of the fullest write buffer."""
+    return float(np.clip(_levels(window, load)[-1].max(), 0.0, 1.0))
+
+
 def fill_level(window: Window, load: RunLoad) -> tuple[float, float]:
     """Share of the fullest filling buffer in use, and the seconds until it is full."""
     levels = _levels(window, load)

@@ -172,6 +172,7 @@ def judge(
         sentence=text,
         station=shown.info.name if shown else None,
         kind=shown.info.kind if shown else None,
+        fullest=name,
         utilization=shown.utilization if shown else 0.0,
         bound_iops=min(bounds.values(), default=0.0),
         bounds=dict(sorted(bounds.items(), key=lambda item: item[1])),

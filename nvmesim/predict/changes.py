@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.catalog.quantity import Frozen, Quantity
-from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.catalog.toml import quantity_at, show_value
+from nvmesim.scenario.resolved import ResolvedScenario, Volume
 
 COMMANDS: Final = {
     "stripe_cache": "echo {} > /sys/block/mdX/md/stripe_cache_size",
@@ -82,6 +83,18 @@ def changed(
     return None if other == s else Change(text, other, keys or {})
 
 
+def of_volumes(
+    s: ResolvedScenario, text: str, volumes: Sequence[Volume], key: str,
+    value: Callable[[Volume], Any],
+) -> Change | None:  # fmt: skip
+    """*s* with *volumes*; those that differ have another *value* of *key*."""
+    moved = [new for new, old in zip(volumes, s.volumes, strict=True) if new != old]
+    keys = {f"volume.{v.index}.{key}": value(v) for v in moved}
+    if len(moved) == len(volumes) and len(set(keys.values())) == 1:
+        keys = {f"volume.*.{key}": value(moved[0])}
+    return changed(s, text, keys, volumes=tuple(volumes))
+
+
 def if_one(key: str, values: Iterable[Any]) -> dict[str, Any]:
     """*key* with the value that all have, nothing where they differ."""
     found = set(values)
@@ -100,6 +113,19 @@ def multiplied(profile: Model, factors: Mapping[str, float]) -> Model:
             value = part.value * factor
             update[name] = Quantity(value=value, basis="assumed", source="what-if")
     return profile.model_copy(update=update)
+
+
+def stated(profile: DriveProfile, key: str) -> Any:
+    """The number at dotted *key* of *profile* as a file states it; None if it has none."""
+    try:
+        quantity, what = quantity_at(profile, key)
+    except (AttributeError, KeyError):  # a part that this drive does not have
+        return None
+    if quantity is None:
+        return None
+    if what != "number":
+        return show_value(quantity.value, what)
+    return int(quantity.value) if quantity.value.is_integer() else quantity.value
 
 
 def with_profiles(

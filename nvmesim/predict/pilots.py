@@ -63,6 +63,8 @@ REBUILT: Final = 3_200
 BATCHES: Final = 32
 EARLY: Final = 8
 """Of these batches: a look whether the dies have so much room that no buffer can fill."""
+RESTLESS: Final = 0.8
+"""Share of their time from which dies may fill a buffer slowly."""
 ROOMY: Final = 0.7
 """Share of their time below which dies program all that comes, however it varies."""
 
@@ -81,7 +83,7 @@ class SlowStates:
     """Requests/s of an overload that no run need show; the scenario's rates are so much lower."""
 
 
-_remembered: deque[tuple[ResolvedScenario, SlowStates]] = deque(maxlen=REMEMBERED)
+_remembered: deque[tuple[ResolvedScenario, bool, SlowStates]] = deque(maxlen=REMEMBERED)
 _lock = threading.Lock()
 
 
@@ -92,21 +94,21 @@ def slow_states(
     is_kept = level is None and all(group.trace is None for group in scenario.workload)
     if is_kept:
         with _lock:
-            for known, states in _remembered:
-                if known == scenario:
+            for known, was_variant, states in _remembered:
+                if was_variant == is_variant and known == scenario:
                     return states
     carried, lowered, left_out = scenario, lower(scenario), 0.0
     if not is_variant:
         carried, lowered, left_out = lowered_rate(scenario, lowered)
     paced, lowered = with_rebuilds(*with_bitmaps(carried, lowered))
     if level is None:
-        level = _buffer_level(lowered)
+        level = _buffer_level(lowered, is_variant=is_variant)
     if level:
         lowered = replace(lowered, network=filled(lowered.network, level))
     states = SlowStates(paced, lowered, level, left_out)
     if is_kept:
         with _lock:
-            _remembered.append((scenario, states))
+            _remembered.append((scenario, is_variant, states))
     return states
 
 
@@ -290,11 +292,12 @@ def with_rebuilds(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolve
 # Write buffers ----------------------------------------------------------------------------------
 
 
-def _buffer_level(lowered: Lowered) -> float:
+def _buffer_level(lowered: Lowered, *, is_variant: bool) -> float:
     """Share of its write buffers that the load will take, by a short run from empty ones.
 
     A buffer that fills does so from the first moment on: all of them then, else what the pilot's
-    end takes.
+    end takes. Where the dies of a *variant* hardly rest it is a long one: the run that follows is
+    too short to show that they fill.
     """
     load = of_drives(load_of(lowered), lowered.network)
     if not load.buffers.size or load.replayed:
@@ -316,6 +319,10 @@ def _buffer_level(lowered: Lowered) -> float:
         if i + 1 == EARLY and _has_room(kept.window(0), load, net):
             return 0.0
     window = kept.window(0)
+    if is_variant and max(_die_shares(window, load, net)) > RESTLESS:
+        while kept.requests < BUFFER_REQUESTS[1]:
+            kept.add(engine.advance(batch, HORIZON_PS))
+        window = kept.window(0)
     if drifting(window, load) > 0:
         return 1.0
     share = fill_share(window, load)
@@ -324,13 +331,18 @@ def _buffer_level(lowered: Lowered) -> float:
 
 def _has_room(window: Window, load: RunLoad, net: Network) -> bool:
     """True if the buffers hold next to nothing, and no drive's dies are busy enough to fill one."""
-    programmed = (net.die_gate >= 0) & (net.die_dist >= 0)
     varies = (net.die_gc >= 0).any() or (net.die_every > 0).any()
     if varies or fill_share(window, load) > LITTLE / 2:
         return False
+    return max(_die_shares(window, load, net)) < ROOMY
+
+
+def _die_shares(window: Window, load: RunLoad, net: Network) -> list[float]:
+    """Share of the time that the dies behind each write buffer work; 1 where they are not told."""
+    programmed = (net.die_gate >= 0) & (net.die_dist >= 0)
     spent = window.total.stations[:, Acc.SERVICE] / max(1.0, window.duration_ps)
     drives = [spent[programmed & (net.die_gate == gate)] for gate in load.buffers]
-    return all(dies.size and dies.mean() < ROOMY for dies in drives)
+    return [float(dies.mean()) if dies.size else 1.0 for dies in drives]
 
 
 def filled(net: Network, share: float) -> Network:

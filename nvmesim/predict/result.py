@@ -49,6 +49,8 @@ class Bottleneck:
     reliefs: tuple[Relief, ...] = ()
     backlog_per_s: float | None = None
     """Open loop without steady state: requests by which the backlog grows each second."""
+    fullest: str = ""
+    """What *station* is, as the sentence calls it; empty where there is none."""
 
 
 @dataclass(frozen=True)

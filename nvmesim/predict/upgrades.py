@@ -18,6 +18,8 @@ from nvmesim.predict.changes import (
     each,
     if_one,
     multiplied,
+    of_volumes,
+    stated,
     with_profiles,
 )
 from nvmesim.raid.planner.records import SECTOR
@@ -37,7 +39,17 @@ LEAST_HALF: Final = {"raid0": 1, "raid5": 3, "raid6": 4, "raid10": 2}
 def _drives(text: str, **factors: float) -> ChangeFactory:
     """Make a change of drives whose numbers are multiplied; __ in their names is a dot."""
     keys = {name.replace("__", "."): factor for name, factor in factors.items()}
-    return lambda s: changed(s, text, drives=with_profiles(s, lambda p: multiplied(p, keys)).drives)
+
+    def make(s: ResolvedScenario) -> Change | None:
+        drives = with_profiles(s, lambda p: multiplied(p, keys)).drives
+        keys_of: dict[str, Any] = {}
+        for old, new in zip(s.drives, drives, strict=True):
+            numbers = {key: stated(new.profile, key) for key in keys}
+            if old.table and old != new:
+                keys_of |= {f"{old.table}.profile.{k}": n for k, n in numbers.items() if n}
+        return changed(s, text, keys_of, drives=drives)
+
+    return make
 
 
 def _engines(text: str, **factors: float) -> ChangeFactory:
@@ -73,10 +85,12 @@ more_commands_through_adapters = each("adapters with twice the command rate", ad
     replace(a, commands_per_s=a.commands_per_s and 2 * a.commands_per_s,
             drive_commands_per_s=a.drive_commands_per_s and 2 * a.drive_commands_per_s)
 )  # fmt: skip
-no_bitmap = each(
-    "no bitmap", {"volume.*.bitmap": "none"},
-    volumes=lambda v: replace(v, bitmap="none", first_dirty=0.0),
-)  # fmt: skip
+
+
+def no_bitmap(s: ResolvedScenario) -> Change | None:
+    """Arrays without a bitmap."""
+    volumes = [replace(v, bitmap="none", first_dirty=0.0) for v in s.volumes]
+    return of_volumes(s, "no bitmap", volumes, "bitmap", lambda _: "none")
 
 
 def _more_cores(text: str, factor: int = 1, more: int = 0, threads: int = 1) -> ChangeFactory:
@@ -113,7 +127,8 @@ def on_all_sockets(s: ResolvedScenario) -> Change | None:
     if len(s.sockets) < 2 or not held:
         return None
     how = f"leave out {', '.join(held)}"
-    return Change("threads on all sockets", replace(s, workload=groups), how=how)
+    keys = dict.fromkeys(held)
+    return Change("threads on all sockets", replace(s, workload=groups), keys, how)
 
 
 def more_ghz(s: ResolvedScenario) -> Change | None:
@@ -161,7 +176,9 @@ def more_threads_of_a_virtual_disk(s: ResolvedScenario) -> Change | None:
     more = {k: v.model_copy(update={"threads": 2 * v.threads}) if k in used else v
             for k, v in s.stack.sections.items()}  # fmt: skip
     stack = s.stack.model_copy(update={"sections": more})
-    return changed(s, "twice the threads that serve a virtual disk", stack=stack)
+    keys = {f"server.stack.sections.{k}.threads": v.threads
+            for k, v in stack.sections.items() if k in used}  # fmt: skip
+    return changed(s, "twice the threads that serve a virtual disk", keys, stack=stack)
 
 
 def one_file_a_thread(s: ResolvedScenario) -> Change | None:
@@ -225,11 +242,19 @@ def _one_more_drive(s: ResolvedScenario) -> Change | None:
 
 
 def _counted(new: ResolvedScenario, old: ResolvedScenario) -> dict[str, Any]:
-    """The count of drives that makes *new* of *old*, if one does."""
-    table = old.drives[-1].table
-    if not table or len(old.volumes) > 1 or any(d.table != table for d in new.drives[-1:]):
+    """The counts of drives, and the members by number, that make *new* of *old*."""
+    tables = [d.table for d in new.drives]
+    is_told = all(t.kind == "volume" for g in old.workload for t in g.targets)
+    if not all(tables) or (old.drives[0].is_numbered and not is_told):
         return {}
-    return {f"{table}.count": sum(d.table == table for d in new.drives)}
+    order = list(dict.fromkeys(tables))
+    grown = dict.fromkeys(tables[len(old.drives) :])
+    keys: dict[str, Any] = {f"{table}.count": tables.count(table) for table in grown}
+    if old.drives[0].is_numbered:
+        numbers = sorted(range(len(tables)), key=lambda i: order.index(tables[i]))
+        keys |= {f"volume.{v.index}.members": sorted(map(numbers.index, v.members))
+                 for v in new.volumes}  # fmt: skip
+    return keys
 
 
 def _add_copy(drives: list[Drive], like: Drive) -> int:
@@ -255,7 +280,8 @@ def faster_ports(s: ResolvedScenario) -> Change | None:
     """Drive ports a PCIe generation up."""
     links = [wider(d.link) for d in s.drives]
     drives = tuple(replace(d, link=link or d.link) for d, link in zip(s.drives, links, strict=True))
-    return changed(s, f"drive ports of {next(filter(None, links), None)}", drives=drives)
+    keys = {f"{d.table}.link": str(d.link) for d, link in zip(drives, links, strict=True) if link}
+    return changed(s, f"drive ports of {next(filter(None, links), None)}", keys, drives=drives)
 
 
 def wider_uplinks(s: ResolvedScenario) -> Change | None:
@@ -294,7 +320,8 @@ def near_the_drives(s: ResolvedScenario) -> Change | None:
     has_memory = all(s.sockets[g.socket].has_memory for g in groups if g.socket is not None)
     if all(parts) and has_memory and groups != s.workload and len({g.socket for g in groups}) > 1:
         text = "threads and buffers on the socket of their drive"
-        return Change(text, replace(s, workload=groups))
+        how = "a [[workload]] for each socket, whose targets are its drives"
+        return Change(text, replace(s, workload=groups), how=how)
     homes = [d.socket for d in s.drives]
     best = max(range(len(s.sockets)), key=homes.count)
     groups = tuple(_pinned(group, best) for group in s.workload)
@@ -352,8 +379,7 @@ def larger_stripe_cache(s: ResolvedScenario) -> Change | None:
         volumes.append(volume)
     sizes = sorted({v.stripe_cache for v, old in zip(volumes, s.volumes, strict=True) if v != old})
     text = f"a stripe cache of {' or '.join(map(str, sizes))} rows"
-    keys = if_one("volume.*.stripe_cache", sizes)
-    return changed(s, text, keys, volumes=tuple(volumes))
+    return of_volumes(s, text, volumes, "stripe_cache", lambda v: v.stripe_cache)
 
 
 def smaller_records(s: ResolvedScenario) -> Change | None:
@@ -367,10 +393,8 @@ def smaller_records(s: ResolvedScenario) -> Change | None:
             named = max(SECTOR, 1 << (size - 1).bit_length())
             volume = replace(volume, chunk=min(volume.chunk, named))
         volumes.append(volume)
-    are_pools = all(v.raid.records for v in volumes)
-    shown = [format_size(v.chunk) for v in volumes if are_pools]
-    keys = if_one("volume.*.recordsize", shown)
-    return changed(s, f"recordsize {format_size(named)}", keys, volumes=tuple(volumes))
+    text = f"recordsize {format_size(named)}"
+    return of_volumes(s, text, volumes, "recordsize", lambda v: format_size(v.chunk))
 
 
 def _users(s: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]:
@@ -390,20 +414,20 @@ def newer_kernel(s: ResolvedScenario) -> Change | None:
                     volume, named = replace(volume, engine=engine, kernel=kernel), kernel
                     break
         volumes.append(volume)
-    return changed(s, f"kernel {named}", {"volume.*.kernel": named}, volumes=tuple(volumes))
+    return of_volumes(s, f"kernel {named}", volumes, "kernel", lambda v: v.kernel)
 
 
 def eight_workers(s: ResolvedScenario) -> Change | None:
     """RAID5/6 of md with eight workers on every NUMA node."""
     most = WORKERS * len(s.sockets)
-    volumes = tuple(
+    volumes = [
         replace(v, workers=max(v.workers, most))
         if v.raid.stripe_cache and v.engine.rows is not None else v
         for v in s.volumes
-    )  # fmt: skip
+    ]  # fmt: skip
     nodes = "" if len(s.sockets) == 1 else " on each NUMA node"
-    keys = {"volume.*.group_thread_cnt": WORKERS}
-    return changed(s, f"{WORKERS} md workers{nodes}", keys, volumes=volumes)
+    text = f"{WORKERS} md workers{nodes}"
+    return of_volumes(s, text, volumes, "group_thread_cnt", lambda _: WORKERS)
 
 
 def two_arrays(s: ResolvedScenario) -> Change | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +15,7 @@ from nvmesim.measure.figures import Relief
 from nvmesim.measure.latency import enough, samples
 from nvmesim.measure.paired import MIN_PAIRED
 from nvmesim.measure.stations import Totals
-from nvmesim.measure.steady import Collector, fill_share
+from nvmesim.measure.steady import Collector, fullest_share
 from nvmesim.model.host import served_in_turn
 from nvmesim.predict import bottleneck
 from nvmesim.predict import upgrades as up
@@ -25,7 +23,7 @@ from nvmesim.predict.changes import Change, ChangeFactory
 from nvmesim.predict.pilots import of_drives
 from nvmesim.predict.prepare import Prepared, compiled, prepare
 from nvmesim.predict.result import CurvePoint
-from nvmesim.predict.uncertainty.design import Numbers, numbers
+from nvmesim.predict.uncertainty.design import Numbers, numbers, overlapped
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
 from nvmesim.units import PS_PER_S
 from nvmesim.warning import Warning
@@ -54,8 +52,11 @@ MOVED_TIMES: Final = (3, 12)
 MOVED_MOST: Final = 100_000
 """These are few."""
 MOVED_BATCHES: Final = 16
-MAX_THREADS: Final = 4
 CURVE_POINTS: Final = 9
+TURNOVERS: Final = 20
+"""A what-if run replaces what is in flight so often, unless it is known before."""
+CURVE_TURNOVERS: Final = 5
+"""The same of a point of the curve, which is drawn without an interval."""
 
 
 BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
@@ -150,46 +151,35 @@ class WhatIfs:
         if self._has_own_base:
             head = self._again(self.ready.scenario).records
         out = []
-        # The kernel holds no lock, so runs in threads overlap; each is its own.
-        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
-            try:
-                runs = pool.map(lambda change: self._changed(change, head), changes)
-                for i, (change, changed) in enumerate(zip(changes, runs, strict=True)):
-                    if progress is not None:
-                        progress(f"what if: {change.text}", (i + 1) / len(changes))
-                    if changed is not None:
-                        found = paired.relief(change.text, base, head, changed)
-                        watts, price = (
-                            change.added(self.ready.scenario, what)
-                            for what in ("power_active_w", "price")
-                        )
-                        out.append(replace(found, set=change.set, command=change.command,
-                                           watts=watts, price=price))  # fmt: skip
-            except KeyboardInterrupt:
-                pool.shutdown(cancel_futures=True)
-                raise
+        runs = overlapped(lambda change: self._changed(change, head), changes, progress,
+                          lambda change: f"what if: {change.text}")  # fmt: skip
+        for change, run in zip(changes, runs, strict=True):
+            if run is not None:
+                found = paired.relief(change.text, base, head, run)
+                watts, price = (change.added(self.ready.scenario, what)
+                                for what in ("power_active_w", "price"))  # fmt: skip
+                out.append(replace(found, set=change.set, command=change.command,
+                                   watts=watts, price=price))  # fmt: skip
         return tuple(sorted(out, key=lambda relief: -relief.gain))
 
     def curve(self, progress: Progress | None) -> tuple[CurvePoint, ...]:
         """Throughput against outstanding, in powers of two around a closed loop's own."""
-        out: list[CurvePoint] = []
         if self.ready.load.is_open:
             return ()
-        for i in range(CURVE_POINTS):
-            changed = scaled_outstanding(self.ready.scenario, 2.0 ** (i - CURVE_POINTS + 3))
-            if changed is None:
-                continue
-            if progress is not None:
-                progress("throughput against outstanding", i / CURVE_POINTS)
-            kept = self._again(changed)
-            window = kept.window(kept.warmup()[0])
-            data = samples(window, None)
-            is_enough = data is not None and enough(data.size, 99)
-            p99 = data.quantile(0.99) / PS_PER_S if data is not None and is_enough else None
-            in_flight = sum(g.in_flight for g in changed.workload if not g.is_open)
-            mean = window.mean_latency_s(None).value
-            out.append(CurvePoint(in_flight, window.iops().value, mean, p99))
-        return tuple(out)
+        factors = (2.0 ** (i - CURVE_POINTS + 3) for i in range(CURVE_POINTS))
+        made = (scaled_outstanding(self.ready.scenario, factor) for factor in factors)
+        points = overlapped(self._point, [m for m in made if m is not None], progress,
+                            lambda _: "throughput against outstanding")  # fmt: skip
+        return tuple(points)
+
+    def _point(self, changed: ResolvedScenario) -> CurvePoint:
+        kept = self._again(changed, turnovers=CURVE_TURNOVERS)
+        window = kept.window(kept.warmup()[0])
+        data = samples(window, None)
+        is_enough = data is not None and enough(data.size, 99)
+        p99 = data.quantile(0.99) / PS_PER_S if data is not None and is_enough else None
+        in_flight = sum(g.in_flight for g in changed.workload if not g.is_open)
+        return CurvePoint(in_flight, window.iops().value, window.mean_latency_s(None).value, p99)
 
     def numbers(self, progress: Progress | None) -> Numbers | None:
         """Effect of the profiles' uncertain numbers on the answer; None without a steady state."""
@@ -250,12 +240,12 @@ class WhatIfs:
         level = None if is_change and self.ready.load.buffers.size else 0.0
         if self._starts_full:
             drives = of_drives(self.ready.load, self.ready.lowered.network)
-            level = fill_share(self.measured.window, drives) if drives.buffers.size else 0.0
+            level = fullest_share(self.measured.window, drives) if drives.buffers.size else 0.0
         return prepare(scenario, self.ready.make, self.ready.seed, level, is_variant=True)
 
     def _again(
         self, scenario: ResolvedScenario, is_known: Callable[[Collector], bool] | None = None,
-        *, is_change: bool = False,
+        *, is_change: bool = False, turnovers: int = TURNOVERS,
     ) -> Collector:  # fmt: skip
         """Run another scenario shortly, paired with the first batches of this one."""
         other = self._prepared(scenario, is_change=is_change)
@@ -263,9 +253,11 @@ class WhatIfs:
         if self.ready.scenario.workload:
             few = max(LEAST_REQUESTS, round(SHORT_VISITS / self._visits))
             requests = min(SHORT_REQUESTS, few)
-        requests = max(requests, 20 * other.load.in_flight)
+        requests = max(requests, turnovers * other.load.in_flight)
         if not self._starts_full:
             requests += self.measured.warmup_requests
         if not self._has_own_base:
             requests = min(requests, len(self.measured.head) * self.measured.batch)
+        if other.level:  # writes that wait for full buffers gather slowly
+            is_known = None
         return other.run_short(self.measured.batch, requests, is_known)

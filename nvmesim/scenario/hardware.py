@@ -248,7 +248,7 @@ def resolve_drives(
     """Return one entry per physical drive; each is attached to something that is there."""
     drives: list[Drive] = []
     lists = (*(v.members for v in scenario.volume), *(w.targets for w in scenario.workload))
-    is_free = all(named is None for named in lists)
+    is_numbered = any(named is not None for named in lists)
     for number, spec in enumerate(scenario.drives):
         key, first = f"drives.{number}", len(drives)
         part = cast(DriveProfile, profile("drive", spec.profile, scenario.base, f"{key}.profile"))
@@ -270,7 +270,7 @@ def resolve_drives(
         drives += [
             Drive(
                 i, f"drive{i}" if name is None else f"{name}{i - first}" if many else name,
-                in_state, socket, at, link, spec.delay, above, key if is_free else "",
+                in_state, socket, at, link, spec.delay, above, key, is_numbered,
             )
             for i in range(first, first + spec.count)
         ]  # fmt: skip

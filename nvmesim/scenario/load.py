@@ -148,7 +148,10 @@ def _put(tables: dict[str, Any], path: list[str], value: Any, text: str) -> None
                 _leave_out(current, value)
             if path[0] == "workload" and "diskspd" in current and part in diskspd.KEYS:
                 slot, value = "diskspd", diskspd.with_key(str(current["diskspd"]), part, value)
-            current[slot] = value
+            if value is None and isinstance(current, dict):  # as if it were not stated
+                current.pop(slot, None)
+            else:
+                current[slot] = value
         else:
             name = path[depth - 1] if isinstance(current, list) else part
             current = _inner(current, slot, name, f"{here}.{part}".strip("."), text)

@@ -100,7 +100,9 @@ class Drive:
     root: int | None = None
     """Its own or its adapter's; None: the socket's lanes have no limit but themselves."""
     table: str = field(default="", compare=False)
-    """Key of the table that counts it; "" where one more there needs other keys as well."""
+    """Key of the table that counts it."""
+    is_numbered: bool = field(default=False, compare=False)
+    """True if members or targets name drives, so that one more needs those keys as well."""
 
 
 @dataclass(frozen=True)

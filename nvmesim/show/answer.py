@@ -229,7 +229,8 @@ def helping(found: Sequence[Relief]) -> list[Relief]:
 def reliefs(tried: Sequence[Relief]) -> b.Table | None:
     """What helps, with its setting as --set takes it, command, W and price; then what does not."""
     found = helping(tried)
-    settings = [" ".join(f"{key}={value}" for key, value in r.set.items()) for r in found]
+    settings = [" ".join(f"{key}={value}".replace(", ", ",") for key, value in r.set.items()
+                         if value is not None) for r in found]  # fmt: skip
     more_w = [f"{r.watts:+,.0f}" if r.watts else "" for r in found]
     prices = [f"{r.price:+,.0f}" if r.price else "" for r in found]
     extra = {"W": more_w, "price": prices, "<set": settings}
@@ -327,7 +328,7 @@ def latencies(result: Result) -> b.Table:
     return b.table("Latency", ["", *(f"{c} [us]" for c in columns), "max [us]"], rows, notes=[note])
 
 
-STATIONS: Final = ("station", "<kind", "servers", "busy", "wait [us]", "service [us]", "visits")
+STATIONS: Final = ("part", "<kind", "servers", "busy", "wait [us]", "service [us]", "visits")
 
 
 def stations(result: Result, *, grouped: bool = True) -> b.Table:
@@ -342,7 +343,7 @@ def stations(result: Result, *, grouped: bool = True) -> b.Table:
                 microseconds(s.wait_mean_s), microseconds(s.service_mean_s),
                 aligned(s.visits_per_request),
             ])  # fmt: skip
-    return b.table("Stations" if grouped else "All stations", STATIONS, rows)
+    return b.table("Parts" if grouped else "All parts", STATIONS, rows)
 
 
 def aligned(count: float) -> str:
@@ -382,7 +383,7 @@ def blocks_of(result: Result) -> list[b.Block]:
         *head(result), ops(result), facts(result), reliefs(result.bottleneck.reliefs),
         groups(result), b.Warnings(tuple(result.warnings)), known(result),
         b.Fold(title, (assumptions,)) if assumptions else None,
-        b.Fold("stations and drives", tuple(b.present(stations(result), members(result)))),
+        b.Fold("parts and drives", tuple(b.present(stations(result), members(result)))),
     )  # fmt: skip
 
 

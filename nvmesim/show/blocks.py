@@ -57,8 +57,8 @@ class Table:
 def column(heading: str) -> Column:
     """Return the column of a heading: "<" before it: left-aligned; its unit in brackets.
 
-    >>> column("p99 [us]"), column("<stopped by")
-    (Column(name='p99', unit='us', is_left=False), Column(name='stopped by', unit='', is_left=True))
+    >>> column("p99 [us]"), column("<limited by")
+    (Column(name='p99', unit='us', is_left=False), Column(name='limited by', unit='', is_left=True))
     """
     found = _HEADING.fullmatch(heading)
     if found is None:  # a bracket of the user's own

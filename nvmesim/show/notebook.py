@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from nvmesim.show.blocks import Table, table
-from nvmesim.show.words import gigabytes, kiops, percent
+from nvmesim.show.words import LIMITS, gigabytes, kiops, percent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,7 +53,8 @@ _COLUMNS: Final[dict[str, tuple[str, Show]]] = {
     "cpu_physical": ("CPU, of the cores", percent),
     "cycles_per_io": ("cycles per IO", "{:,.0f}".format),
     "ghz_per_miops": ("GHz per million IOPS", "{:.1f}".format), "share": ("share", percent),
-    "verdict": ("<limited by", str), "station": ("<station", str),
+    "verdict": ("<limited by", lambda v: str(LIMITS.get(v, v))),
+    "station": ("<fullest station", str), "fullest": ("<fullest part", str),
 }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from nvmesim.show.words import kiops
 
 CAPTIONS: Final = {
     "Busy, along the path": (
-        "Share of the time that each station works; of equal ones (× how many) the busiest, a "
-        "white mark at the least busy. Dashed: 90 %, from where a station counts as full."
+        "Share of the time that each part works; of equal ones (× how many) the busiest, a "
+        "white mark at the least busy. Dashed: 90 %, from where a part counts as full."
     ),
     "What would help": (
         "IOPS after each change, simulated again with the same random numbers; thin line: the "
@@ -24,7 +24,7 @@ CAPTIONS: Final = {
     ),
     "Latency": "Each grid line up is one more nine. Dots are the percentiles of the table.",
     "Throughput against outstanding requests": (
-        "Simulated; band: as uncertain as the answer. Dashed: what the busiest stations and the "
+        "Simulated; band: as uncertain as the answer. Dashed: what the busiest parts and the "
         "unloaded latency allow."
     ),
     "Latency against throughput": (
@@ -43,7 +43,7 @@ GLOSSARY: Final[Mapping[str, str]] = {
     "die": "the part of a drive that holds data and does one thing at a time; a drive has "
     "dozens, each with a queue",
     "channel": "the bus inside a drive that several dies share to send data",
-    "station": "anything that requests wait for: a die, a link, a CPU, a lock",
+    "part": "anything that requests wait for: a die, a link, a CPU, a lock",
     "gate": "a number of slots, such as a write buffer's; a request that finds none free waits",
     "section": "a part of the run that the statistics look at by itself, to know how much "
     "chance there is",
@@ -52,7 +52,7 @@ GLOSSARY: Final[Mapping[str, str]] = {
     "closed loop": "threads that send the next request when one is answered",
     "open loop": "requests that arrive by the clock, whether or not earlier ones are answered",
     "relief": "a change that was simulated to see what it brings",
-    "bound": "the throughput if the busiest station never waits for work: no load can exceed it",
+    "bound": "the throughput if the busiest part never waits for work: no load can exceed it",
 }
 
 
@@ -62,7 +62,7 @@ def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()
 
     several, stations = answer.ops(result), answer.stations(result)
     every = answer.stations(result, grouped=False)
-    all_stations = b.Fold(f"All {len(every.rows)} stations", (every,))
+    all_stations = b.Fold(f"All {len(every.rows)} parts", (every,))
     source = b.Fold("The scenario file", (b.Source(scenario_text),))
     charts = b.Charts({t: (c, CAPTIONS.get(t, "")) for t, c in all_charts(result).items()})
     sections: dict[str, list[b.Block]] = {
@@ -71,7 +71,7 @@ def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()
         "Charts": [charts],
         "Latency": [answer.latencies(result)],
         "Workloads": b.present(answer.groups(result)),
-        "Stations": b.present(
+        "Parts under this load": b.present(
             stations, all_stations if len(every.rows) > len(stations.rows) else None
         ),
         "Drives, per request": b.present(answer.members(result)),

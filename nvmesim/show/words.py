@@ -11,6 +11,15 @@ from nvmesim.measure.figures import Distribution, Interval
 from nvmesim.units import chance as chance
 from nvmesim.units import percent as percent
 
+NOTHING_FULL: Final = {
+    "unstable": "the backlog grows", "latency-bound": "latency: nothing is full",
+}  # fmt: skip
+"""Verdicts that name no part of the server."""
+LIMITS: Final = {
+    "cpu": "the CPU or its threads", "drive": "the drives", "link": "a link",
+    "raid-engine": "the RAID engine", "limit": "a stated limit", **NOTHING_FULL,
+}  # fmt: skip
+"""Verdict -> what limits a load."""
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 

@@ -41,6 +41,8 @@ HELD: Final = {
     "raid-engine": "RAID engine full", "limit": "limit reached", "unstable": "not steady",
 }  # fmt: skip
 """Verdict -> what keeps a load from being larger."""
+MORE: Final = 1.02
+"""Times a state carries more than another before it is explained."""
 FAILED: Final = 0
 """Number of the member that fails: any does as well, but for what RAID10 pairs up."""
 
@@ -225,7 +227,7 @@ class Best(Drawable):
 
 
 def _odd(design: LevelDesign) -> Iterator[str]:
-    """States that carry more than a healthy array, by less than is known of either."""
+    """States that carry more than one that is better off: why."""
     healthy = next((s.result for s in design.states if s.state == "healthy"), None)
     for state in design.states:
         found = state.result
@@ -237,6 +239,12 @@ def _odd(design: LevelDesign) -> Iterator[str]:
             why = "" if drives else f", and what holds it back is not its drives ({HELD[full]})"
             more = f"{design.name} carries more {state.when} than healthy"
             yield f"{more}, by less than is known of either{why}"
+    rates = {s.state: s.iops or 0.0 for s in design.states}
+    if rates.get("rebuilding", 0.0) > MORE * rates.get("degraded", math.inf):
+        yield (
+            f"{design.name} carries more while it rebuilds than with a drive failed: half of the "
+            "new drive counts as restored, and serves reads (volume.rebuilt)"
+        )
 
 
 def best(
@@ -266,8 +274,8 @@ def best(
     """
     goal = _goal(p99, p99_9, mean, cpu, iops)
     tables, base = tables_of(scenario)
-    asked = _states(states, tables)
     changes = list(make_plan(over).changes()) if over else [{}]
+    asked = _states(states, any(put(tables, values).get("volume") for values in changes))
     search = _Search(goal, seed, base, progress, len(changes) * len(asked))
     with ThreadPoolExecutor(usable_cpus()) as pool:
         # Each state in its own thread: the engine runs without the interpreter's lock.
@@ -311,7 +319,8 @@ class _Search:
         """The largest load of a design in *state*; an error: it cannot be built; None: no state."""
         levels = [LEVELS.get(str(volume.get("raid"))) for volume in _volumes(tables)]
         found: StateAnswer | InputError | None = None
-        if state != "rebuilding" or not any(level and level.records for level in levels):
+        has_state = state != "rebuilding" or not any(lev and lev.records for lev in levels)
+        if has_state and (levels or state == "healthy"):
             found = self._searched(tables, state, near)
             redundant = all(level and level.redundant for level in levels)
             if isinstance(found, InputError) and state != "healthy" and not redundant:
@@ -368,9 +377,8 @@ def _seconds(value: str | float | None, name: str) -> float | None:
     return seconds
 
 
-def _states(asked: Sequence[str] | None, tables: Mapping[str, Any]) -> tuple[State, ...]:
+def _states(asked: Sequence[str] | None, has_volume: bool) -> tuple[State, ...]:
     """The states to look at, in their order; without a volume nothing can be rebuilt."""
-    has_volume = bool(tables.get("volume"))
     if asked is None:
         return STATES if has_volume else STATES[:1]
     for name in asked:

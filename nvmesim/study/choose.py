@@ -177,7 +177,7 @@ class Candidate:
             what = f"is full at {format_iops(bound)} and the backlog grows"
         by = short_by(bound, asked)
         self.is_bounded = True
-        self.reject("iops", f"{row['station']} {what}: {by} short of {format_iops(asked)}")
+        self.reject("iops", f"{row['fullest']} {what}: {by} short of {format_iops(asked)}")
 
     def value(self, constraint: str) -> float | None:
         """Return how far it gets in *constraint*."""

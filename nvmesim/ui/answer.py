@@ -200,9 +200,8 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
     rebuilds = [None if q.rebuilding is None else q.rebuilding.rebuild for q in quotes]
     against = [f"{words.gain(g.gain.value)} ({words.gain_span(g.gain.low, g.gain.high)})"
                for g in gains]  # fmt: skip
-    labels = {control.key.replace(".0.", "."): control.label for control in controls()}
     return {
-        **{labels.get(k, k): v for k, v in differing([q.tables for q in quotes]).items()},
+        **{_label(k): v for k, v in differing([q.tables for q in quotes]).items()},
         "drives": [_drives(q.scenario) for q in quotes],
         "usable TB": [f"{q.capacity / 1e12:.4g}" for q in quotes],
         "price, EUR": ["not known" if e is None else f"{e:,.0f}" for _, e, _ in rates],
@@ -221,6 +220,20 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
         "lacks of the goal": [_lacks(r) for r in results],
         "IOPS against 1": ["", *against],
     }
+
+
+def _label(key: str) -> str:
+    """A key as the Design page calls it, with the number of its table where there are several.
+
+    >>> _label("drives.1.count"), _label("workload.threads"), _label("run.seed")
+    ('Number of drives, table 2', 'Threads per target', 'run.seed')
+    """
+    labels = {control.key.replace(".0.", "."): control.label for control in controls()}
+    table = re.search(r"\.(\d+)(?=\.)", key)
+    label = labels.get(re.sub(r"\.\d+(?=\.)", "", key))
+    if label is None:
+        return key
+    return f"{label}, table {int(table[1]) + 1}" if table else label
 
 
 def _limit(result: Result) -> str:
@@ -258,7 +271,7 @@ def differing(designs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     {'volume.raid': ['raid5', 'raid6']}
     """
     flat = [dict(_flat(tables, "")) for tables in designs]
-    keys = dict.fromkeys(key for one in flat for key in one if key != "name")
+    keys = dict.fromkeys(key for one in flat for key in one if not key.endswith("name"))
     found = {key: [one.get(key, "-") for one in flat] for key in keys}
     return {key: values for key, values in found.items() if len(set(values)) > 1}
 

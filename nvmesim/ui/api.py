@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -184,15 +185,15 @@ class Api:
         try:
             capture = read_capture(path)
         except NvmesimError as error:
-            path.unlink(missing_ok=True)
-            text = str(error).replace(str(path), name[-80:])
-            raise InputError(text.replace(f"{self._folder}/", "")) from None
+            shutil.rmtree(path.parent, ignore_errors=True)
+            raise InputError(str(error).replace(str(path), name[-80:])) from None
         self._files[key] = (path, len(data))
         return {"id": key, "name": one_line(name)[-80:], "format": capture.format}
 
     def _keep(self, name: str, data: bytes) -> tuple[str, Path]:
         self._number += 1
-        path = self._folder / work.safe_name(name, self._number)
+        path = self._folder / str(self._number) / work.safe_name(name)
+        path.parent.mkdir()
         path.write_bytes(data)
         return str(self._number), path
 

@@ -193,7 +193,9 @@ class Jobs:
         self._jobs: dict[str, PageJob] = {}
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._closed = False
+        self._busy = 0
         self._warming: PageJob | None = None
 
     def start(
@@ -211,15 +213,16 @@ class Jobs:
         return job
 
     def warm(self) -> None:
-        """Have processes at hand that have loaded the engine."""
-        workers = []
+        """Have `IDLE` processes that have loaded the engine, those at work among them."""
         for _ in range(IDLE):
-            self._warming = PageJob("warm", {}, self._folder)
+            with self._changed:
+                if self._warming is not None or len(self._idle) + self._busy >= IDLE:
+                    return
+                self._warming = PageJob("warm", {}, self._folder)
+            worker = Worker()
             if not self._closed:  # `close` sees the job, or is seen here
-                workers.append(self._take())
-                workers[-1].do(self._warming)
-        for worker in workers:
-            self._give(worker)
+                worker.do(self._warming)
+            self._give(worker, was_at_work=False)
 
     def get(self, name: str) -> PageJob | None:
         """Return the job *name*, None if it is unknown or was long ago."""
@@ -232,9 +235,12 @@ class Jobs:
 
     def close(self) -> None:
         """Stop everything, and end the processes."""
-        self._closed = True
-        if self._warming is not None:
-            self._warming.cancel()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            warming = self._warming
+        if warming is not None:
+            warming.cancel()
         self.cancel_all()
         self._pool.shutdown(wait=True, cancel_futures=True)
         for worker in self._idle:
@@ -251,15 +257,26 @@ class Jobs:
                 done(job)
         finally:
             self._give(worker)
+        if job.state != "done":
+            self.warm()  # one that was killed is replaced before it is missed
 
     def _take(self) -> Worker:
-        with self._lock:
+        """A process that has loaded the engine, or will have sooner than a new one."""
+        with self._changed:
+            while not self._idle and self._warming is not None and not self._closed:
+                self._changed.wait()
+            self._busy += 1
             if self._idle:
                 return self._idle.pop()
         return Worker()
 
-    def _give(self, worker: Worker) -> None:
-        with self._lock:
+    def _give(self, worker: Worker, *, was_at_work: bool = True) -> None:
+        with self._changed:
+            if was_at_work:
+                self._busy -= 1
+            else:
+                self._warming = None
+            self._changed.notify_all()
             if worker.is_usable and len(self._idle) < IDLE and not self._closed:
                 self._idle.append(worker)
                 return

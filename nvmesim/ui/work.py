@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import queue
@@ -12,6 +13,7 @@ import threading
 import tomllib
 import traceback
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -91,7 +93,8 @@ class Job:
         except KeyboardInterrupt:
             self._end("cancelled")
         except NvmesimError as error:
-            self._end("failed", str(error).replace(f"{self._report.parent}{os.sep}", ""))
+            folder = re.escape(f"{self._report.parent}{os.sep}")
+            self._end("failed", re.sub(rf"{folder}(?:\d+{re.escape(os.sep)})?", "", str(error)))
         except MemoryError:
             self._end("failed", f"this needs more than {MEMORY >> 30} GiB, the most that the page "
                       "gives one design; nvmesim run --max-memory gives more")  # fmt: skip
@@ -109,7 +112,9 @@ class Job:
 
 
 def _size() -> int:
-    """Bytes of this process in memory; 0 where that is not known."""
+    """Bytes of this process in memory once it has given back what it can; 0: not known."""
+    with suppress(OSError, TypeError, AttributeError):  # only glibc keeps what was freed
+        ctypes.CDLL(None).malloc_trim(0)
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -276,14 +281,14 @@ def check_server(job: Job, tables: Mapping[str, Any], files: Sequence[str]) -> N
     job.publish(html.html(diagnosis_blocks(found)), healthy=found.is_healthy)
 
 
-def safe_name(name: str, number: int) -> str:
+def safe_name(name: str) -> str:
     """A file name of our own that keeps the ending of *name*, which may say the format.
 
-    >>> safe_name("../../etc/pass wd.JSON", 3), safe_name("rr_clat.1.log.gz", 4)
-    ('3-pass_wd.JSON', '4-rr_clat.1.log.gz')
+    >>> safe_name("../../etc/pass wd.JSON"), safe_name("rr_clat.1.log.gz"), safe_name("..")
+    ('pass_wd.JSON', 'rr_clat.1.log.gz', 'capture')
     """
     last = re.split(r"[/\\]", name)[-1]
-    return f"{number}-{re.sub(r'[^A-Za-z0-9._-]', '_', last).lstrip('.')[-80:]}"
+    return re.sub(r"[^A-Za-z0-9._-]", "_", last)[-80:].lstrip(".") or "capture"
 
 
 def warm(_: Job) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from nvmesim.cli.main import run_command
 from nvmesim.describe import describe, description
+from nvmesim.describe.facts import Disk, drive_part
 from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import load_scenario
@@ -477,3 +478,17 @@ def test_root_complexes_of_zen_are_in_the_scenario(described: Describe) -> None:
     plain, _ = described(made.XEON, lspci)
     assert "roots" not in plain["server"]
     assert [(d["socket"], d["count"]) for d in plain["drives"]] == [(0, 4), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "name"),
+    [
+        ("Samsung NVMe SSD Controller PM173X", None, "samsung-pm1733-15.36tb"),
+        ("KIOXIA CM7-R", 15_360_000_000_000, "kioxia-cm7-r-15.36tb"),
+        ("SK hynix PE8010", None, "intel-p4510-1tb"),
+    ],
+)
+def test_a_drive_is_that_of_the_series_that_its_name_says(model, size, name):
+    found = drive_part(Disk("nvme0", model, size, "nvme"), None)
+    assert name in found.toml
+    assert bool(found.assumed) == (size is None)

@@ -13,6 +13,7 @@ from nvmesim.network.check import check
 from nvmesim.network.network import StationInfo
 from nvmesim.predict import upgrades as reliefs
 from nvmesim.predict.bottleneck import SaturatedStation, best_relief
+from nvmesim.predict.changes import stated
 from nvmesim.predict.pilots import filled
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.simulate import simulate
@@ -236,12 +237,16 @@ def test_more_cores_are_tried_with_more_threads_where_each_thread_has_a_cpu() ->
     assert reliefs.twice_the_cores(many) is not None
 
 
+TWO = [{"name": "a", "raid": "raid5", "members": [0, 1, 2]}, {"raid": "raid0", "members": [3]}]
+
+
+@pytest.mark.parametrize("volume", [VOLUMES["raid5"], TWO], ids=["one", "two"])
 @pytest.mark.parametrize("make", [m for m in ALL if m is not reliefs.no_bitmap])
-def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
+def test_the_setting_of_a_change_is_the_change(make: Any, volume: Any) -> None:
     """The scenario file with those keys resolves to the changed scenario, where there are any."""
     from nvmesim.study.sweep.plan import put
 
-    tables = scenario(drives=4, volume={"raid": "raid5"}, threads_total=2, outstanding=64)
+    tables = scenario(drives=4, volume=volume, threads_total=2, outstanding=64, read=0.5)
     given = tables.to_dict()
     change = make(resolve(tables))
     if change is None or not change.set:
@@ -249,7 +254,10 @@ def test_the_setting_of_a_change_is_the_change(make: Any) -> None:
     again = resolve(scenario_from_dict(put(given, change.set)))
     made, meant = (
         [[g.n_threads for g in s.workload], [k.cpu.cores for k in s.sockets],
-         [(v.stripe_cache, v.workers, v.members) for v in s.volumes]]
+         [(v.stripe_cache, v.workers, len(v.members)) for v in s.volumes],
+         [stated(d.profile, key) for d in s.drives
+          for key in ("dies", "commands", "write.program")],
+         [d.link for d in s.drives]]
         for s in (again, change.scenario)
     )  # fmt: skip
     assert made == meant
@@ -264,7 +272,9 @@ def test_one_more_drive_is_counted_where_that_alone_makes_it_and_has_lanes() -> 
 
     assert setting(drives=4) == {"drives.0.count": 5}
     assert setting(drives=4, volume={"raid": "raid10"}) == {"drives.0.count": 6}
-    assert setting(drives=4, volume={"raid": "raid5", "members": [0, 1, 2, 3]}) == {}
+    assert setting(drives=4, volume={"raid": "raid5", "members": [0, 1, 2, 3]}) == {
+        "drives.0.count": 5, "volume.0.members": [0, 1, 2, 3, 4],
+    }  # fmt: skip
     full = {"server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
             "drives": [{"profile": "intel-p4610-1.6tb", "count": 12}],
             "workload": [{"threads": 1, "outstanding": 1}]}  # fmt: skip

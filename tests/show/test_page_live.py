@@ -96,10 +96,10 @@ def test_the_keyboard_reaches_and_scrolls_what_is_too_wide(open_page):
     before = region.evaluate("e => e.scrollLeft")
     tab.keyboard.press("ArrowRight")
     tab.wait_for_function("before => document.activeElement.scrollLeft > before", arg=before)
-    link = tab.get_by_role("navigation").get_by_role("link", name="Stations")
+    link = tab.get_by_role("navigation").get_by_role("link", name="Parts under this load")
     link.focus()
     tab.keyboard.press("Enter")
-    tab.wait_for_url("**#stations")
+    tab.wait_for_url("**#parts-under-this-load")
 
 
 def test_on_paper_there_is_no_furniture(open_page):

@@ -61,7 +61,7 @@ def test_every_section_is_there(plain_page):
     headings = re.findall(r"<section id=\"[a-z-]+\"><h2>(.*?)</h2>", body(plain_page))
     assert headings == [
         "What would help, and what would not", "The server under this load", "Charts", "Latency",
-        "Stations", "Drives, per request", "Assumed", "Where this comes from", "Words",
+        "Parts under this load", "Drives, per request", "Assumed", "Where this comes from", "Words",
     ]  # fmt: skip
 
 

@@ -97,6 +97,20 @@ def test_states_differ_and_a_rebuild_has_hours(raid):
     assert five["healthy"].rebuild_hours is None
 
 
+def test_a_rebuild_that_carries_more_than_a_failed_drive_is_explained(raid):
+    """Half of a new mirror serves reads; parity is read for the rebuild as well."""
+    rates = {d.name: {s.state: s.iops or 0.0 for s in d.states} for d in raid.designs if d.met}
+    more = {name for name, r in rates.items() if r["rebuilding"] > 1.02 * r["degraded"]}
+    assert "raid10" in more
+    assert {note.partition(" ")[0] for note in raid.notes if "volume.rebuilt" in note} >= more
+
+
+def test_levels_of_drives_that_are_alone_are_looked_at_in_every_state():
+    alone = {key: table for key, table in RAID.items() if key != "volume"}
+    found = best(alone, p99="500 us", over={"volume.raid": ["raid10"]})
+    assert [s.state for s in found.designs[0].states] == ["healthy", "degraded", "rebuilding"]
+
+
 def test_a_pool_of_zfs_is_looked_at_healthy_and_degraded():
     zfs = {**RAID, "workload": {"threads": 4, "outstanding": 1}}
     found = best(zfs, p99="5 ms", over={"volume.raid": ["raidz1", "zfs-mirror"]}).designs

@@ -191,6 +191,7 @@ def goal(**constraints: object):  # type: ignore[no-untyped-def]
 ROW = {
     "iops": 1.2e6, "iops_low": 1.1e6, "lat_p99_us": 90.0, "lat_p99_high_us": 95.0,
     "verdict": "drive", "error": None, "bound_iops": 2e6, "backlog_per_s": 0.0, "station": "drive0",
+    "fullest": "drive0",
 }  # fmt: skip
 
 

@@ -95,6 +95,13 @@ def test_cancel_keeps_the_answer_so_far(tab):
     assert not tab.get_by_role("button", name="Cancel").is_visible()
 
 
+def test_a_design_that_cannot_be_leaves_nothing_that_waits(tab):
+    tab.locator("#answer .cards").wait_for()
+    load(tab, SMALL.replace("[[drives]]", "[[drives]]\ncount = 60"))
+    tab.get_by_role("alert").filter(has_text="lanes").wait_for()
+    assert "…" not in tab.locator("#answer .fast").inner_text()
+
+
 def test_bad_files_are_a_sentence_and_nothing_is_lost(tab):
     load(tab, SMALL)
     settled(tab)

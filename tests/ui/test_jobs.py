@@ -46,6 +46,25 @@ def test_work_that_does_not_listen_can_be_cancelled(page):
         os.kill(number, 0)
 
 
+def test_a_process_that_was_killed_is_replaced_before_it_is_missed(page):
+    pool = page.api.jobs
+
+    def at_hand():
+        end = time.monotonic() + 60
+        while len(pool._idle) < jobs.IDLE and time.monotonic() < end:
+            time.sleep(0.01)
+        return {worker._process.pid for worker in pool._idle}
+
+    pool.warm()
+    before = at_hand()
+    job, number = stopped(page)
+    page.post(f"api/job/{job}/cancel", {})
+    page.wait(job, "cancelled")
+    now = at_hand()
+    assert number in before - now
+    assert len(now) == jobs.IDLE
+
+
 def test_a_process_that_dies_is_one_sentence(page):
     job, number = stopped(page)
     os.kill(number, signal.SIGKILL)

@@ -63,14 +63,10 @@ class Chosen:
     @property
     def text(self) -> str:
         """One line for a person."""
-        won, lost = ("rounds", "dies") if self.is_rounds else ("dies", "rounds")
-        named = {"rounds": "batch service (a virtual disk: one thread behind one queue)",
-                 "dies": "a bank of dies"}  # fmt: skip
-        return (
-            f"two models were fitted without depth {self.depth}: {named[won]} predicts it better "
-            f"than {named[lost]} and is used (it misses by {getattr(self, won):.0f}, the other by "
-            f"{getattr(self, lost):.0f}; 0 is exact)"
-        )
+        named = ["one queue that is served in batches (a virtual disk)", "flash dies"]
+        won, lost = named if self.is_rounds else reversed(named)
+        return f"taken as {won}, not as {lost}: fitted without depth {self.depth}, that predicts " \
+               "it better"  # fmt: skip
 
 
 def choose(

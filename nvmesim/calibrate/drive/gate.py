@@ -152,7 +152,8 @@ def caveats(rows: Rows, judged: Sequence[Judged], included: bool) -> Iterator[st
     """
     if included:
         yield (
-            "no --captured-on: the host's constant part stays in the profile (host_included = true)"
+            "no --captured-on: the time that the host took counts as the drive's, so name the host "
+            "that measured"
         )
     if not rows.writes:
         yield "no writes were measured: the write side is assumed"
@@ -160,8 +161,8 @@ def caveats(rows: Rows, judged: Sequence[Judged], included: bool) -> Iterator[st
         yield "no reads were measured: the read side is assumed"
     for j in far_off(judged, included):
         yield (
-            f"{j.point.name}: the fitted drive does {100 * j.residual['iops']:+.0f} % IOPS; a "
-            "mechanism is missing there, or the point was disturbed"
+            f"{j.point.name}: the fitted drive does {100 * j.residual['iops']:+.0f} % IOPS; the "
+            "model has no cause for that, or the row was disturbed"
         )
     yield from percentiles_missed(judged)
 
@@ -180,8 +181,8 @@ def undetermined(
     depths = len({p.outstanding for p in rows.reads})
     if "dies" in unknown and "dies" not in free:
         yield (
-            f"reads at {depths} depth(s): the number of dies ({profile.dies.value:g}) is "
-            "assumed, so do not trust the tail at other depths"
+            f"reads at {depths} depth{'s' * (depths != 1)}: the number of dies "
+            f"({profile.dies.value:g}) is assumed, so do not trust p99 and beyond at other depths"
         )
     if "commands" in unknown and "read commands" not in free and depths:
         yield (
@@ -191,11 +192,11 @@ def undetermined(
     if others:
         listed = "; ".join(f"{100 * w:.0f} %: {e.name}" for e, w in others)
         yield (
-            f"these rows have several explanations, and predictions draw from all of them "
-            f"({listed}); a 70/30 capture would decide"
+            "these rows can be explained in several ways, and the intervals of predictions cover "
+            f"them all ({listed}); a 70/30 capture would decide"
         )
     if len(rows.used) == 1:
-        yield "one point: away from its depth every number is a guess"
+        yield "one row: at other depths every prediction is a guess"
 
 
 def far_off(judged: Sequence[Judged], included: bool) -> list[Judged]:

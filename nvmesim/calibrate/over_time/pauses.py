@@ -120,19 +120,17 @@ class PauseFit:
     def text(self) -> str:
         """One line for a person."""
         if not self.parts:
-            return "no pauses: with none the depths that were left out are predicted best"
+            return "no pauses: without any, depths that were left out are predicted best"
         said = []
-        for part, (often, mean, cv) in self.values.items():
-            length = f"{1e3 * mean:.2g} ms (variation {cv:.1f})"
+        for part, (often, mean, _) in self.values.items():
+            length = f"{1e3 * mean:.2g} ms on average"
             if part == "pauses":
-                said.append(f"pauses of all in flight, {often:,.0f} a second, of {length}")
+                said.append(f"{often:,.0f} pauses a second that stop everything, {length}")
             else:
                 side = part.partition("_")[0]
-                said.append(f"{side}s that hold up all behind them, {often:.2g} of them, {length}")
-        scores = ", ".join(
-            f"{' and '.join(p).replace('_', ' ') or 'none'} {v:.0f}" for p, v in self.scores.items()
-        )
-        return f"{'; '.join(said)}: chosen by the log-likelihood of depths left out ({scores})"
+                share = f"{100 * often:.2g} % of {side}s"
+                said.append(f"{share} hold up all behind them, {length}")
+        return f"{'; '.join(said)}: with these, depths that were left out are predicted best"
 
 
 NONE: Final = PauseFit((), np.zeros(0), np.zeros((DRAWS, 0)))

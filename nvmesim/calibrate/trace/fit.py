@@ -217,10 +217,9 @@ class _Fitting:
                 break
         served = self._rounds()
         if served is not None and self._tells(served) < self._tells(best):
-            said = f"{self._tells(served):.0f}, and by {self._tells(best):.0f} as a bank of dies"
             self.choice = (
-                "requests are served in batches (a virtual disk: one thread behind one queue): "
-                f"so it misses requests that were left out of the fit by {said} (0 is exact)"
+                "taken as one queue that is served in batches (a virtual disk), not as flash dies: "
+                "that predicts requests that were left out of the fit better"
             )
             tries = [
                 self._at(served.structure, start, 2 * FINE_ROUNDS, fine=True)
@@ -373,8 +372,8 @@ class _Fitting:
         said += self.notes
         if self.template.host_included:
             said.append(
-                "no --captured-on: the host's constant part stays in the profile "
-                "(host_included = true)"
+                "no --captured-on: the time that the host took counts as the drive's, so name "
+                "the host that measured"
             )
         if len(self.used) < len(self.all):
             said.append(

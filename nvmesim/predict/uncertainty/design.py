@@ -17,19 +17,22 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from nvmesim.errors import InputError
 from nvmesim.measure import paired
+from nvmesim.measure.control import Progress
 from nvmesim.measure.latency import samples
 from nvmesim.measure.steady import Collector
 from nvmesim.predict.uncertainty.numbers import Z95, alternatives, factors, moved
 from nvmesim.predict.uncertainty.parts import NONE, Span
 from nvmesim.scenario.resolved import ResolvedScenario
 
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 RUNS: Final = 32
 """Runs of the design: 31 numbers have a column of their own; more share columns, which for small
 effects of either sign adds up to as much."""
@@ -68,10 +71,28 @@ def design(n_factors: int, most: int = RUNS) -> npt.NDArray[np.int64]:
     return whole[:, np.arange(n_factors) % prime]
 
 
+def overlapped(
+    run: Callable[[Item], Found], items: Sequence[Item], progress: Progress | None,
+    what: Callable[[Item], str],
+) -> list[Found]:  # fmt: skip
+    """*run* of each item in threads; the kernel holds no lock. An interrupt ends it."""
+    out = []
+    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+        try:
+            for item, found in zip(items, pool.map(run, items), strict=True):
+                out.append(found)
+                if progress is not None:
+                    progress(what(item), len(out) / len(items))
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return out
+
+
 def numbers(
     scenario: ResolvedScenario,
     run: Callable[[ResolvedScenario], Collector],
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
     runs: int = RUNS,
 ) -> Numbers | None:
     """Effect of the uncertain numbers of *scenario*, simulated shortly by *run*; None: none.
@@ -88,16 +109,8 @@ def numbers(
         *(moved(scenario, found, row) for row in signs.tolist()),
         *(other for other, _ in others),
     ]
-    collected: list[Collector | None] = []
-    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
-        try:
-            for i, kept in enumerate(pool.map(lambda s: _tried(run, s), scenarios)):
-                collected.append(kept)
-                if progress is not None:
-                    progress("moving the profiles' numbers", (i + 1) / len(scenarios))
-        except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
-            raise
+    collected = overlapped(lambda s: _tried(run, s), scenarios, progress,
+                           lambda _: "moving the profiles' numbers")  # fmt: skip
     base, rest = collected[0], collected[1:]
     if base is None or not any(kept is not None for kept in rest):
         return None
@@ -121,7 +134,7 @@ Half = tuple[ResolvedScenario, Callable[[ResolvedScenario], Collector]]
 
 
 def difference_of_numbers(
-    a: Half, b: Half, progress: Callable[[str, float], None] | None = None, runs: int = RUNS
+    a: Half, b: Half, progress: Progress | None = None, runs: int = RUNS
 ) -> Span:
     """How far the doubt about numbers moves the logarithm of b's IOPS over a's: 95 %.
 

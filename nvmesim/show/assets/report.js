@@ -9,7 +9,7 @@ const config = {
   view: { stroke: null },
   axis: {
     ...ink, gridColor: line, domainColor: "rgba(128,128,128,0.7)", tickColor: line,
-    titleFontWeight: 500, labelFontSize: 11, titleFontSize: 12, labelOverlap: true,
+    titleFontWeight: 500, labelFontSize: 11, titleFontSize: 12, labelOverlap: true, labelSeparation: 6,
   },
   legend: { ...ink, labelFontSize: 12, titleFontWeight: 500 },
   title: { color: "currentColor" },

@@ -21,7 +21,7 @@ from nvmesim.study.size import Sizing
 MOST: Final = "Most IOPS within the goal"
 TRIED: Final = "p99 against throughput, with the goal"
 BEST_CAPTIONS: Final = {
-    MOST: "Each design healthy, with a drive failed, and while it rebuilds; thin: 95 % interval.",
+    MOST: "Each design in each state that it has; thin: 95 % interval.",
     TRIED: "Every load that was tried; large: the long runs that decide. Dashed: the goal; what "
     "lies above it does not meet it.",
 }

@@ -16,6 +16,7 @@ from nvmesim.calibrate.points import Bins
 from nvmesim.show import palette
 from nvmesim.show.charts import base as c
 from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
+from nvmesim.show.words import LIMITS
 from nvmesim.study.validate.score import Score
 from nvmesim.units import format_size
 
@@ -299,7 +300,7 @@ def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:
     rows: Rows = [
         {"set": s.published.name, "row": line.row.config, "measured": line.row.measured,
          "predicted": line.value.value, "low": line.value.low, "high": line.value.high,
-         "error": 100 * line.error, "stop": line.value.verdict,
+         "error": 100 * line.error, "stop": LIMITS.get(line.value.verdict, line.value.verdict),
          "role": line.row.role}
         for s in scores for line in s.lines
         if line.row.role != "input" and line.row.metric == "iops" and line.row.measured
@@ -315,13 +316,13 @@ def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:
         worst = max(abs(row["error"]) for row in targets)
         drawn = c.layered(
             *c.level(across, 0.0, light=True),
-            c.mark("circle", targets, across, c.y("stop", "stopped by", names=()),
+            c.mark("circle", targets, across, c.y("stop", "limited by", names=()),
                    alt.Color("set:N"), size=60,
                    tips=c.tips("set", "row", "error: error, %: +.3~g")),
             height=220, says=f"Errors of IOPS of {len(targets)} targets, at most {worst:.3g} %.",
         )  # fmt: skip
         caption = "Each dot is a target; what the simulator says is full there."
-        found["Errors by what stopped the prediction"] = drawn, caption
+        found["Errors by what limits the prediction"] = drawn, caption
     return found
 
 

@@ -164,14 +164,15 @@ def choice_blocks(choice: Choice) -> list[b.Block]:
 
 def _met(choice: Choice, met: list[Candidate]) -> b.Table:
     heads = ["candidate", _cost(choice), "drives", "power [W]", "IOPS", "p99 [us]", "CPU",
-             "meets the goal", "<stopped by"]  # fmt: skip
+             "meets the goal", "<fullest part"]  # fmt: skip
     rows = []
     for c in met:
         watts, n = (c.fixed.power, str(c.fixed.drives)) if c.fixed else (None, "")
         cost, *figures = _figures(c, choice.goal.objective.minimize)
         rows.append([
             c.name, cost, n, "-" if watts is None else f"{watts:,.0f}", *figures,
-            words.percent(c.row["cpu_logical"]), words.chance(c.p_meets), str(c.row["station"]),
+            words.percent(c.row["cpu_logical"]), words.chance(c.p_meets),
+            f"{c.row['fullest']} ({words.percent(c.row['utilization'])})",
         ])  # fmt: skip
     return b.table("Candidates that meet the goal", heads, rows)
 

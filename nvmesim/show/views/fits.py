@@ -13,6 +13,7 @@ from nvmesim.catalog.toml import show_quantity, show_value, to_toml
 from nvmesim.show import blocks as b
 from nvmesim.show import words
 from nvmesim.show.page import document, html
+from nvmesim.show.views.inputs import in_words
 from nvmesim.version import __version__
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def profile_blocks(fit: AnyFit) -> list[b.Block]:
     stated = [(k, q) for k, q in quantities(fit.profile) if q.value or q.basis != "assumed"]
     known = [_number(fit, k, q) for k, q in stated if q.basis != "assumed"]
     rest = [_number(fit, k, q) for k, q in stated if q.basis == "assumed"]
-    heads = ("number", "value", "95 % interval", "<basis")
+    heads = ("number", "value", "95 % interval", "<basis", "<what it is")
     sources: dict[str, list[str]] = {}
     for key, q in stated:
         sources.setdefault(q.source, []).append(key)
@@ -240,9 +241,12 @@ def profile_blocks(fit: AnyFit) -> list[b.Block]:
 
 
 def _number(fit: AnyFit, key: str, q: Quantity) -> list[str]:
+    place = "server.stack" if isinstance(fit, StackFit) else "drives.profile"
     text = show_quantity(fit.profile, key)
     unit: Any = next((w for end, w in _ENDINGS.items() if text.endswith(end)), "number")
-    value, *ends = ("" if v is None else show_value(float(f"{v:.4g}"), unit)
-                    for v in (q.value, q.low, q.high))  # fmt: skip
+    value, *ends = (
+        "" if v is None else text if unit == "number" and v % 1 == 0 and v == q.value
+        else show_value(float(f"{v:.4g}"), unit) for v in (q.value, q.low, q.high)
+    )  # fmt: skip
     return [key, text if key == "capacity" else value, " to ".join(ends) if all(ends) else "",
-            q.basis]  # fmt: skip
+            q.basis, in_words(f"{place}.{key}").partition(": ")[2]]  # fmt: skip

@@ -38,6 +38,11 @@ _HOLDERS: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
 _SAID: Final[Mapping[str, str]] = {
     # keys whose documentation says more than what the number is
     r"remote": "cycles of a request to a drive on the other socket, as a factor",
+    r"read\.die_cv": "spread of the time a die is busy for one unit",
+    r"rounds\.cv": "spread of the time that each request in a batch adds",
+    r"rounds\.pauses\.every": "mean busy time between two pauses",
+    r"complete": "cycles per completion",
+    r"smt_yield": "work of a core's two hyper-threads, one alone does 1",
     r"host_submit": "time of the host's CPU that is inside its latencies",
     r"rounds\.base_cv": "spread of the time of a batch besides its requests",
     r"rounds\.pauses\.cv": "spread of the length of a pause",
@@ -118,14 +123,15 @@ def sensitivity_blocks(
 ) -> list[Block]:
     """What carries most of the interval, and a row for each input, in that order."""
     shown, name = frame[:SHOWN].to_dicts(), _METRICS.get(metric, metric)
-    other = "by its basis" if spread is None else f"±{spread:.0%}"
+    other = "usual" if spread is None else f"±{spread:.0%}"
 
     def change(value: float | None) -> str:
         return "-" if value is None else f"{words.signed(100 * value)} %"
 
     rows = [
-        [in_words(r["input"]), _rounded(r["value"]), r["basis"],
-         "its own" if r["stated"] else other,
+        [in_words(r["input"]), _rounded(r["value"]),
+         *(("", "") if r["basis"] == "part"
+           else (r["basis"], "stated" if r["stated"] else other)),
          change(r["change_low"]), change(r["change_high"]), percent(r["share"]),
          words.half_width(r["without"])]
         for r in shown
@@ -133,7 +139,7 @@ def sensitivity_blocks(
     heads = ("input", "<value", "<basis", "<range", "at low", "at high", "share", "once known")
     notes = [
         f"at low, at high: change of {name} with the input at the ends of its range; share: of "
-        "the whole interval; once known: how wide the interval would be then"
+        "all of the interval; once known: how wide the interval would be then"
     ]
     if left := len(frame) - len(shown):
         notes.append(f"{words.plural(left, 'input')} more (-o writes all)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nvmesim.show.blocks import Block, Bullets, Cell, Charts, Line, Section, Table, Warnings, table
 from nvmesim.show.page import document
-from nvmesim.show.words import about, kiops, percent, plural
+from nvmesim.show.words import NOTHING_FULL, about, kiops, percent, plural
 from nvmesim.study.designs import heading, short_keys, value_words
 
 if TYPE_CHECKING:
@@ -23,10 +23,7 @@ PAGE_ROWS: Final = 400
 """Points in the page's table; the file that the sweep writes has all."""
 MOST_LINES: Final = 6
 """Values of the second key that can be kept apart as lines."""
-FIGURES: Final = ("IOPS", "95 % within", "p99 [us]", "CPU", "<stopped by")
-
-FREE: Final = {"unstable": "the backlog grows", "latency-bound": "nothing, latency"}
-"""Verdicts that name no station."""
+FIGURES: Final = ("IOPS", "95 % within", "p99 [us]", "CPU", "<limited by")
 
 Row = dict[str, Any]
 
@@ -103,10 +100,10 @@ def pictures(frame: pl.DataFrame, keys: Sequence[str]) -> dict[str, tuple[Any, s
     out: dict[str, tuple[Any, str]] = {f"IOPS against {short[over]}": (drawn, text)}
     if known["lat_p99_us"].is_not_null().sum() > 1:
         text = f"Each point another value of {short[over]}{lines}; "
-        text += "dashed: the bound of the fullest station."
+        text += "dashed: the bound of the fullest part."
         out["p99 against IOPS"] = (load_curve(shown, by=by), text)
     if by is None and len(known) <= MOST_LINES * 3:
-        text = "Share of the time that the fullest station of each kind works, in percent."
+        text = "Share of the time that the fullest part of each kind works, in percent."
         out["Where the load is"] = (heat(known, over, title=short[over]), text)
     return out
 
@@ -134,7 +131,7 @@ def points(rows: Sequence[Row], keys: Sequence[str]) -> Table:
             ends = _p99_span(row)
             figures = [
                 _rate(row), _rate_span(row), Cell(_p99(row), ends and f"({ends})"),
-                percent(row["cpu_logical"]), FREE.get(row["verdict"]) or str(row["station"]),
+                percent(row["cpu_logical"]), NOTHING_FULL.get(row["verdict"]) or row["fullest"],
             ]  # fmt: skip
         why = [row["error"] or ""] if has_errors else []
         cells.append([*(text_of(row[k]) for k in keys), *figures, *why])

@@ -46,12 +46,12 @@ RESULT_COLUMNS: Final = (
     *(f"{op}_{name}" for op in ("read", "write") for name in ("iops", *_OF_OPERATION)),
     "iops_simulation", "lat_p99_simulation", "outside",
     "cpu_logical", "cpu_physical", "cycles_per_io", "ghz_per_miops",
-    "verdict", "station", "utilization", "bound_iops", "backlog_per_s", "outstanding",
+    "verdict", "station", "fullest", "utilization", "bound_iops", "backlog_per_s", "outstanding",
     *(f"busy_{kind.replace('-', '_')}" for kind in KINDS),
     "requests", "converged", "warnings", "assumptions", "error",
 )  # fmt: skip
 _TYPES: Final[dict[str, Any]] = {
-    **dict.fromkeys(("verdict", "station", "outside", "warnings", "error"), pl.String),
+    **dict.fromkeys(("verdict", "station", "fullest", "outside", "warnings", "error"), pl.String),
     **dict.fromkeys(("outstanding", "requests", "assumptions"), pl.Int64),
     "converged": pl.Boolean,
 }
@@ -173,7 +173,7 @@ def columns(result: Result) -> dict[str, Any]:
         "cpu_logical": cpu.logical_utilization, "cpu_physical": cpu.physical_utilization,
         "cycles_per_io": cpu.cycles_per_io, "ghz_per_miops": cpu.ghz_per_miops,
         **{name: getattr(stop, name) for name in (
-            "verdict", "station", "utilization", "bound_iops", "backlog_per_s",
+            "verdict", "station", "fullest", "utilization", "bound_iops", "backlog_per_s",
         )},
         "outstanding": result.outstanding,
     }  # fmt: skip

@@ -203,7 +203,7 @@ pages.design = () => {
       if (job) {
         const mine = job;
         follow(job, (state) => { if (mine === job) $("report").disabled = $("pdf").disabled = state.state !== "done"; });
-      } else { following.answer = (following.answer || 0) + 1; busy(false); }
+      } else { following.answer = (following.answer || 0) + 1; busy(false); giveUp($("answer")); }
     } catch (error) { problem(error.message); $("answer").classList.add("old"); }
     asking = false;
     if (waiting) { const next = waiting; waiting = null; send(next); }

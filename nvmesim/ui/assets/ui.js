@@ -41,7 +41,7 @@ const look = () => ({
   background: "transparent",
   view: { stroke: null },
   axis: { ...ink, gridColor: pale, domainColor: "rgba(128,128,128,0.7)", tickColor: pale,
-    titleFontWeight: 500, labelFontSize: 11, titleFontSize: 12, labelOverlap: true },
+    titleFontWeight: 500, labelFontSize: 11, titleFontSize: 12, labelOverlap: true, labelSeparation: 6 },
   legend: { ...ink, labelFontSize: 12, titleFontWeight: 500 },
   title: { color: "currentColor" },
   text: { color: "currentColor", fontSize: 11 },
