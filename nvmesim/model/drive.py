@@ -89,8 +89,8 @@ class DriveModel:
         self, what: str, role: StationKind, kind: Kind = Kind.FIFO, servers: int = 1, **about: Any
     ) -> int:
         """Station of this drive called *what*, as `Builder.named`."""
-        name = f"{self._drive.name} {what}"
-        return self._b.named(name, role, kind, servers, drive=self._drive.index, **about)
+        d = self._drive
+        return self._b.named(f"{d.name} {what}", role, kind, servers, drive=d.index, **about)
 
     def _bank(self, what: str, each: str, count: int, resource: str, **station: Any) -> int:
         """First of *count* stations in a row, which the report calls *what*."""
@@ -328,9 +328,8 @@ class DriveModel:
     def _streamed(self, n: int, n_bytes: int) -> list[Row]:
         """One die, then the units one by one through the command's data engine and out.
 
-        Found on the Samsung 980 PRO at 64 KiB: at depth 1 the latency is 153 us with a p99 of 167,
-        which 16 units on independent dies would spread to 280; at depth 8 it spreads to 610 us
-        and 27.3 kIOPS, which one serial controller would hold to 370 us and 32 kIOPS.
+        Found on the Samsung 980 PRO at 64 KiB: p99 of 167 us at depth 1, which 16 units on dies of
+        their own would spread to 280; at depth 8 610 us, which one serial controller holds to 370.
         """
         first, count = self._data_engines()
         if (n, n_bytes) not in self._streams:
@@ -356,17 +355,19 @@ class DriveModel:
         return self._engines
 
     def _through_engines(self, n_bytes: int) -> list[Row]:
-        """A large write's way through the data engines of large reads, each unit on any of them.
+        """A large write's way through the data engines beside reads, each unit on any of them.
 
         Without it reads and writes of 64 KiB would each have the drive to themselves: 46k a second
-        of a mix, where reads alone do 31k and writes 24k (980 PRO).
+        of a mix, where reads alone do 31k and writes 24k (980 PRO). Alone, writes may be faster.
         """
-        n = min(MAX_CHILDREN, math.ceil(n_bytes / self.profile.read.unit.value))
-        if n < 2 or self.profile.read.engines is None:
+        r = self.profile.read
+        n = min(MAX_CHILDREN, math.ceil(n_bytes / r.unit.value))
+        if n < 2 or r.engines is None or not self._takes_turns:
             return []
         if self._spread < 0:
-            (first, count), split = self._data_engines(), round(self.profile.read.split.value)
-            visit = op(Op.VISIT_BANK, first, -1, max(1, split), count)
+            first, count = self._data_engines()
+            alone = count * r.unit.value * PS_PER_S / self.profile.write_bandwidth.value
+            visit = op(Op.VISIT_BANK, first, -1, max(1, round(min(r.split.value, alone))), count)
             self._spread = self._b.program([visit, op(Op.END)])
         return [op(Op.SPLIT, n, self._spread)]
 
@@ -473,8 +474,7 @@ class DriveModel:
         """Programs that a write of *n_bytes* takes.
 
         Random writes take one a unit, write amplification and garbage collection included. A
-        stream fills whole pages and leaves nothing to collect: it drains at the sequential
-        bandwidth, so it takes so many fewer, whole ones: it is not the drain that limits it.
+        stream leaves nothing to collect: it drains at the sequential bandwidth, in whole ones.
         """
         p, c = self.profile, self.profile.write.collection
         unit = p.write.unit.value if c is None else UNIT
