@@ -137,16 +137,19 @@ def _percent(share: float) -> str:
 def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
     """Return how far the model was off on each held-out row that tells about it.
 
-    Hard disks are left out: the numbers are learned for flash. So are fits that are refused: no
-    prediction is made with them unless it is forced.
+    Hard disks, and rows of a controller's cache, are left out: the numbers are learned for flash.
+    So are fits that are refused: no prediction is made with them unless it is forced.
     """
-    disks = {c.name for c in find_cases() if c.facts.get("catalog", c.facts.get("like")) == DISK}
+    other = {
+        c.name for c in find_cases()
+        if c.facts.get("cached") or c.facts.get("catalog", c.facts.get("like")) == DISK
+    }  # fmt: skip
     refused = {(f.case, f.split) for a in answers for f in a.failures if f.what == "refused"}
     return [
         Miss(p.source, p.case, f"{p.split}: {p.row}", p.metric, math.log(p.measured / p.predicted),
              known_of(Parts(**p.parts), 0.0), p.standing, Parts(**p.parts).room)
         for a in answers for p in a.predictions
-        if p.case not in disks and (p.case, p.split) not in refused
+        if p.case not in other and (p.case, p.split) not in refused
         and not p.is_restated and p.metric in GROUPS
         and p.measured > 0 and p.predicted > 0
     ]  # fmt: skip
