@@ -46,8 +46,8 @@ def paged_table(mean_ps: float, cv: float, page_ps: float) -> Ints:
     What several commands need is done with one of them, so that the others take no time.
 
     >>> table = paged_table(70e6, 0.1, 700e6)
-    >>> bool(abs(table_mean(table) / 70e6 - 1) < 1e-6), round(float(np.mean(table > 1e6)), 2)
-    (True, 0.1)
+    >>> bool(abs(table_mean(table) / 70e6 - 1) < 1e-6), bool(table.max() > 700e6)
+    (True, True)
     """
     share = mean_ps / page_ps
     if share >= 1:

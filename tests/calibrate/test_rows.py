@@ -72,7 +72,7 @@ def test_pure_rows_leave_both_explanations_and_each_makes_them(pure: DriveFit) -
 
 
 def test_what_mixes_are_lies_among_the_explanations(pure: DriveFit) -> None:
-    """Measured mixes lie 0 to 5 % below the nearest explanation and 13 to 28 % below the other."""
+    """Measured mixes lie 0 to 11 % below all of them, as reads and writes take turns in each."""
     named = {a.name: with_alternative(pure.profile, a) for a in pure.profile.alternatives}
     for p in MIXES:
         off = [
@@ -80,8 +80,9 @@ def test_what_mixes_are_lies_among_the_explanations(pure: DriveFit) -> None:
             for made in (pure.profile, *named.values())
         ]
         print(p.name, [f"{o:+.1%}" for o in off])
-        assert abs(off[0]) < 0.05  # the likeliest
-        assert max(off) > 0.10
+        assert min(map(abs, off)) < 0.03
+        assert min(off) > -0.03
+        assert max(off) < 0.12
 
 
 def test_mixes_decide() -> None:

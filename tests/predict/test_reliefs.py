@@ -185,11 +185,11 @@ def test_what_ifs_from_full_buffers_say_what_a_run_of_the_change_says() -> None:
 
 
 def test_a_change_that_fills_the_buffers_says_what_a_run_of_it_says() -> None:
-    """Twice the cores would do 2.56 M while the buffers fill, and 1.74 M from then on."""
+    """Twice the cores and threads leave the drives as the limit, once their buffers are full."""
     tables = {
         "server": {"stack": "windows-2019", "sockets": [{"cpu": "xeon-gold-6250"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb", "count": 4, "state": "steady"}],
-        "workload": [{"read": 0.7, "threads": 4, "outstanding": 32}],
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 8, "state": "steady"}],
+        "workload": [{"read": 0.7, "threads": 2, "outstanding": 32}],
     }
     base = simulate(scenario_from_dict(tables), certainty=False, over_time=False)
     joint = next(r for r in base.bottleneck.reliefs if "workload.0.threads" in r.set

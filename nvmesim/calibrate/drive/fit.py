@@ -66,8 +66,8 @@ from nvmesim.catalog.profile import DriveProfile, Quantity
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000
-TOLD_REQUESTS = 8_000
-"""Simulated at a mix that is to tell explanations apart."""
+TOLD_REQUESTS = 40_000
+"""Simulated at a mix that is to tell explanations apart: several fillings of a write buffer."""
 BEHIND = 4
 """Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
 UNIT: Final = 4096
@@ -279,7 +279,10 @@ class _Fitting:
     ) -> list[Explanation]:
         """*begun* with each way that writes may be limited."""
         if not writes:
-            return [replace(begun, cost=begun.cost + self._cost(begun.profile, mixes))]
+            made = begun.profile
+            if mixes and may_suspend(made):  # its reads hold what they waited for programs
+                made = suspending(made)
+            return [replace(begun, profile=made, cost=begun.cost + self._cost(made, mixes))]
         size = min(p.block_size for p in writes)
         alike = [p for p in writes if p.block_size == size]
         profile = begun.profile
