@@ -35,8 +35,7 @@ sheets of Micron B27A and Samsung V6); mixes of S01 and Y04 of `calibration/held
 PAGES = 3
 """Pages that a die holds beside the buffer. Assumed."""
 KEPT_BUSY = 0.7
-"""Share of the time that programs keep dies busy at least where the controller limits writes.
-Assumed: a drive is built so that neither is idle."""
+"""Least share of the time that dies program at the controller's ceiling of writes. Assumed."""
 
 
 @dataclass(frozen=True)

@@ -278,14 +278,13 @@ class _Fitting:
         self, begun: Explanation, writes: Sequence[Point], mixes: Sequence[Point]
     ) -> list[Explanation]:
         """*begun* with each way that writes may be limited."""
+        profile = begun.profile
         if not writes:
-            made = begun.profile
-            if mixes and may_suspend(made):  # its reads hold what they waited for programs
-                made = suspending(made)
-            return [replace(begun, profile=made, cost=begun.cost + self._cost(made, mixes))]
+            if mixes and may_suspend(profile):  # its reads hold what they waited for programs
+                profile = suspending(profile)
+            return [replace(begun, profile=profile, cost=begun.cost + self._cost(profile, mixes))]
         size = min(p.block_size for p in writes)
         alike = [p for p in writes if p.block_size == size]
-        profile = begun.profile
         if size >= STREAMING:
             made = with_written_bytes(profile, self.host, writes)
             said = "writes: as many bytes as there are; no row is of small ones"
