@@ -303,8 +303,8 @@ def test_a_drive_that_drains_as_fast_as_it_is_told_has_none() -> None:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="found with the model of mixes before: with turns at the controller or with "
-    "whole pages, each alone, the trace is taken for a virtual disk; the cause is not known",
+    strict=True, reason="found with the model of mixes before: with turns at the controller, or "
+    "with whole pages, each alone, it is taken for a virtual disk; the cause is not known",
 )  # fmt: skip
 @pytest.mark.long
 @pytest.mark.xdist_group("trace_fit")
