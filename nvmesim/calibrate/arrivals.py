@@ -33,7 +33,8 @@ SOON: Final = 0.1
 """Share of a capture's writes that are taken to have been acknowledged without a wait."""
 BUSY: Final = 0.8
 """Share of the controller's rate at which the buffer is filled: commands do not pile up."""
-
+MOST_LATENCY: Final = 0.99
+"""Quantile of latencies within which requests at an end of a capture touch what is not in it."""
 EMPTIES: Final = 3.0
 """Time that a full buffer is left alone to drain, in units of what all dies together take."""
 
@@ -94,6 +95,8 @@ class Arrivals:
     source: str = ""
     full: tuple[tuple[int, int], ...] = ()
     """Runs, from one request up to another, that found the write buffer full: see `lead_in`"""
+    begins: tuple[int, ...] = (0,)
+    """First requests of the runs"""
 
     def __len__(self) -> int:
         return len(self.at_ps)
@@ -104,8 +107,16 @@ class Arrivals:
         return replace(
             self, at_ps=at - (at[0] if len(at) else 0), write=self.write[start:stop],
             size=self.size[start:stop], latency_s=self.latency_s[start:stop],
-            depth=self.depth[start:stop], full=(),
+            depth=self.depth[start:stop], full=(), begins=(0,),
         )  # fmt: skip
+
+    def after_others(self) -> Bools:
+        """bool[n]: true where all that a request could meet is among the requests, not before."""
+        soon = np.quantile(self.latency_s, MOST_LATENCY) * PS_PER_S
+        begun = self.at_ps[list(self.begins)]
+        run = np.searchsorted(self.begins, np.arange(len(self)), side="right") - 1
+        after: Bools = (self.depth == 1) | (self.at_ps - begun[run] >= soon)
+        return after
 
     def halves(self) -> tuple[Arrivals, Arrivals]:
         """First and second half, by number of requests."""
@@ -113,7 +124,7 @@ class Arrivals:
         return self.part(0, middle), self.part(middle, len(self))
 
     def windows(self, most: int, count: int = 4) -> Arrivals:
-        """At most *most* requests: *count* runs, the longest latency of idle time between."""
+        """At most *most* requests in *count* runs; between them time for one at half the rate."""
         soon = acknowledged_s(self.latency_s[self.write])
         if len(self) <= most:
             return self.begun(soon)
@@ -124,7 +135,7 @@ class Arrivals:
         begin, at = 0, []
         for run in runs:
             at.append(run.at_ps + begin)
-            begin = int(at[-1][-1]) + idle
+            begin += 2 * int(run.at_ps[-1]) + idle
         return replace(
             self, at_ps=np.concatenate(at),
             write=np.concatenate([r.write for r in runs]),
@@ -132,6 +143,7 @@ class Arrivals:
             latency_s=np.concatenate([r.latency_s for r in runs]),
             depth=np.concatenate([r.depth for r in runs]),
             full=tuple((i * length, (i + 1) * length) for i, r in enumerate(runs) if r.full),
+            begins=tuple(i * length for i in range(count)),
         )  # fmt: skip
 
     def begun(self, acknowledged: float) -> Arrivals:
@@ -164,6 +176,9 @@ def arrivals_of(capture: Capture, notes: list[str] | None = None) -> Arrivals:
         first = str(devices["device"][0])
         frame = frame.filter(pl.col("device") == first)
         said.append(f"{name}: {devices.height} devices; only {first}, the busiest, is fitted")
+    # Of those submitted last only the fastest were completed when the capture ended.
+    ended = (pl.col("at") + pl.col("latency")).max()
+    frame = frame.filter(pl.col("at") <= ended - pl.col("latency").quantile(MOST_LATENCY))
     at, latency, size = (frame[c].to_numpy().astype(np.int64) for c in ("at", "latency", "bytes"))
     if len(np.unique(size)) > MAX_SIZES:
         size = np.maximum(4096, 2 ** np.ceil(np.log2(size)).astype(np.int64))
@@ -175,6 +190,17 @@ def arrivals_of(capture: Capture, notes: list[str] | None = None) -> Arrivals:
     )  # fmt: skip
 
 
+def let_in(at: Ints, done: Ints, most: int) -> Ints:
+    """int64[n], ps: when the arrivals *at*, which end at *done*, were let in, *most* at once.
+
+    >>> let_in(np.array([0, 0, 0, 7]), np.array([5, 9, 14, 20]), 2).tolist()
+    [0, 0, 5, 9]
+    """
+    begun = at.copy()
+    begun[most:] = np.maximum(at[most:], np.sort(done)[: max(0, len(at) - most)])
+    return begun
+
+
 class Replayer:
     """Simulates drives under the same arrivals again and again."""
 
@@ -184,9 +210,10 @@ class Replayer:
         self.arrivals, self.host, self.seed = arrivals, host, seed
         # one engine serves all runs: to make one takes longer than a short trace
         self._idle = int(IDLE * arrivals.latency_s.max() * PS_PER_S)
-        period = int(arrivals.at_ps[-1]) + self._idle
+        period = 2 * int(arrivals.at_ps[-1]) + self._idle
         self.runs = max(1, min(runs, HORIZON_PS // (period + 1)))
         self.sizes = np.unique(arrivals.size)
+        self._most = int(arrivals.depth.max())
         kinds = request_kinds(self._group())
         index = {(write, size): i for i, (write, size, _) in enumerate(kinds)}
         pairs = zip(arrivals.write.tolist(), arrivals.size.tolist(), strict=True)
@@ -197,10 +224,11 @@ class Replayer:
     def latencies_s(self, profile: DriveProfile, *, seed: int | None = None) -> Floats:
         """float64[runs, n]: latency of every request on *profile*, in order of arrival.
 
-        Runs follow each other, idle between. Near saturation an open load piles up what a closed
-        one does not: of a capture at 48 outstanding its p99 is 10 % too high, below that within
-        noise.
+        Runs follow each other, idle between. A request that comes while as many are outstanding as
+        the capture ever had waits, and its latency begins when it is let in: near saturation the
+        load of a capture is closed, and an open one piles up without end.
         """
+        profile = self._as_deep(profile)
         at, kind, counted = self._arriving(profile)
         network = self._network(profile, at, kind)
         seed = self.seed if seed is None else seed
@@ -212,8 +240,15 @@ class Replayer:
             left -= len(rows[-1])
         table = np.concatenate(rows)
         table = table[np.argsort(table[:, 0])]
-        latency: Floats = (table[:, 6] - table[:, 4]) / PS_PER_S
+        latency: Floats = (table[:, 6] - let_in(table[:, 4], table[:, 6], self._most)) / PS_PER_S
         return latency.reshape(self.runs, -1)[:, counted]
+
+    def _as_deep(self, profile: DriveProfile) -> DriveProfile:
+        """*profile* with as many commands at once as the capture had; an arm keeps its own."""
+        if profile.sorts:
+            return profile
+        tags = profile.tags.model_copy(update={"value": float(self._most)})
+        return profile.model_copy(update={"tags": tags})
 
     def _arriving(self, profile: DriveProfile) -> tuple[Ints, Ints, Bools]:
         """Arrivals of one run, ps, their kinds, and which of them are the capture's."""
@@ -241,7 +276,7 @@ class Replayer:
     def _network(self, profile: DriveProfile, at: Ints, kind: Ints) -> Network:
         """Network of one drive whose one user submits requests of *kind* at *at*, in each run."""
         network = lower(behind_host(profile, self.host, [self._group()])).network
-        period = self._idle + int(at[-1])
+        period = self._idle + 2 * int(at[-1])
         return replace(
             network,
             group_open=np.full_like(network.group_open, 2),

@@ -302,10 +302,6 @@ def test_a_drive_that_drains_as_fast_as_it_is_told_has_none() -> None:
     assert len(lead_in(known.model_copy(update={"write": write}), 4096)) == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="found with the model of mixes before: with turns at the controller, or "
-    "with whole pages, each alone, it is taken for a virtual disk; the cause is not known",
-)  # fmt: skip
 @pytest.mark.long
 @pytest.mark.xdist_group("trace_fit")
 def test_the_drain_is_found_where_writes_waited_for_it(trace: Arrivals) -> None:

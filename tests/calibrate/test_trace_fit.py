@@ -28,7 +28,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> TraceFit:
     path = tmp_path_factory.mktemp("trace") / "known.blkparse"
     write_blkparse(path, varying_depth(known_drive(), DEPTHS * 2, 500, sizes=SIZES))
     first, second = arrivals_of(read_capture(path)).halves()
-    assert len(first) == len(second) == 4000
+    assert 3950 < len(first) <= len(second) <= 4000
     return fit_trace(first, name="known", held_out=second)
 
 
@@ -135,7 +135,9 @@ def test_runs_of_a_long_trace_keep_order_and_are_idle_between() -> None:
     assert len(runs) == 100
     gaps = np.diff(runs.at_ps)
     assert (gaps >= 0).all()
-    assert gaps[24] == int(whole.latency_s.max() * 1e12)
+    idle = int(whole.latency_s.max() * 1e12)
+    assert gaps[24] == idle + runs.at_ps[24]  # a run's own time again: a replay may be slower
+    assert runs.begins == (0, 25, 50, 75)
 
 
 def test_a_trace_of_lone_requests_sets_no_limit_of_its_own_pace(tmp_path: Path) -> None:

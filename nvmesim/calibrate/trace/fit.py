@@ -22,7 +22,7 @@ from nvmesim.calibrate.drive.read_side import CLEAN, blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
 from nvmesim.calibrate.evidence import intervals, joint_of, with_draws, with_span
 from nvmesim.calibrate.infer.optimum import Solution, is_stopping, solve
-from nvmesim.calibrate.infer.posterior import Inferred, infer
+from nvmesim.calibrate.infer.posterior import CHI_SQUARE, Inferred, infer
 from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.trace.start import (
@@ -172,12 +172,8 @@ class _Fitting:
         else:
             profile, structure, cost = self._bank(best)
         served = self.replayer.latencies_s(profile)
-        # A replay submits each request at its recorded time, even if the buffer is full: waits for
-        # the buffer are not compared.
-        asked = ~self.used.write if self.used.full else np.ones(len(self.used), bool)
         misses = missed_means(
-            self.all.source, self.used.write[asked], self.used.latency_s[asked],
-            served.mean(axis=0)[asked],
+            self.all.source, self.used.write, self.used.latency_s, served.mean(axis=0),
         )  # fmt: skip
         judged = judge([all_requests(self.used), *self.classes], served, held_out=False)
         sample = Sample(self.used.at_ps / 1e12, self.used.latency_s, served[0], False)
@@ -216,7 +212,7 @@ class _Fitting:
             if turn and best.structure == before:
                 break
         served = self._rounds()
-        if served is not None and self._tells(served) < self._tells(best):
+        if served is not None and self._tells(served) + CHI_SQUARE / 2 < self._tells(best):
             self.choice = (
                 "taken as one queue that is served in batches (a virtual disk), not as flash dies: "
                 "that predicts requests that were left out of the fit better"
@@ -396,9 +392,7 @@ class _Fitting:
         if self.used.full:
             said.append(
                 f"{self.all.source}: the write buffer was full at the start of "
-                f"{len(self.used.full)} of the runs that are fitted: reads and the rate of writes "
-                "tell the drive; how long writes waited is not compared, as a replay of arrivals "
-                "cannot repeat it"
+                f"{len(self.used.full)} of the runs that are fitted: their replays fill it first"
             )
         drift = _drift(self.used)
         if abs(drift) > DRIFT:

@@ -93,7 +93,7 @@ def classes_of(
 
     Each request counts in two classes, so errors are those of half as many.
     """
-    chosen = np.ones(len(arrivals), bool) if only is None else only
+    chosen = arrivals.after_others() & (True if only is None else only)
     made: list[ClassOf] = []
     octave = np.floor(np.log2(arrivals.depth)).astype(np.int64)
     for write in (False, True):
@@ -171,7 +171,7 @@ STEPS = {
 """Finite differences of the coordinates."""
 LEAST_SHARE = 0.05
 """Of a lone read's latency, what the die has at least."""
-DIES_SPAN = 4.0
+DIES_SPAN = 8.0
 """Numbers of dies that are looked for, either way from the least-squares fit."""
 KEYS = {
     "latency": ("read.base", "read.die"), "cv": ("read.die_cv",), "command": ("commands",),
