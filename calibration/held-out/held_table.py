@@ -162,8 +162,8 @@ def held_relearned(answers: Sequence[CaseAnswer]) -> list[CaseAnswer]:
     def learned(p: Prediction) -> Prediction:
         if p.metric not in GROUPS:
             return p
-        half = model_error(p.standing, p.metric, without=p.source, table=table).half
-        low, high = replace(Parts(**p.parts), model=(half, half)).around(p.predicted)
+        error = model_error(p.standing, p.metric, without=p.source, table=table)
+        low, high = replace(Parts(**p.parts), model=error.span).around(p.predicted)
         return replace(p, low=low, high=high)
 
     return [replace(a, predictions=tuple(map(learned, a.predictions))) for a in answers]

@@ -214,7 +214,7 @@ def _other_shares(
         f"measure a server of this class ({standing.model_class}) as a set of its own",
     )
     if not standing.rows:
-        calibrated = model_error(replace(standing, rows=CAPTURED), figure).half
+        calibrated = max(model_error(replace(standing, rows=CAPTURED), figure).span)
         left, measure = min(calibrated, model), f"capture {load}"
     return [
         Share("misfit", (misfit / Z95) ** 2, measure=f"capture {load}"),

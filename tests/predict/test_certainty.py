@@ -159,6 +159,16 @@ def test_intervals_hold_what_was_left_out():
     assert 0.9 < float(np.mean(np.abs(0.1 * rng.standard_normal(400)) < half)) <= 0.995
 
 
+@pytest.mark.parametrize("figure", ["iops", "lat_mean_us"])
+def test_an_interval_reaches_as_far_as_errors_of_its_side(figure):
+    """Of 40 sources a quarter are slower by half, and none is much faster."""
+    errors = [-0.7 if i % 4 == 0 else 0.02 * (-1) ** i for i in range(40)]
+    table = [miss(f"s{i}", e) for i, e in enumerate(errors)]
+    below, above = model_error(KNOWN, figure, table=table).span
+    slower, faster = (below, above) if figure == "iops" else (above, below)
+    assert slower > 0.7 > 2 * faster > 0.04
+
+
 def test_without_a_table_a_factor_of_two():
     assert model_error(KNOWN, table=[]).half == pytest.approx(math.log(2))
 

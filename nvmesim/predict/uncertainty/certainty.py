@@ -47,8 +47,7 @@ class ModelUncertainty:
 
     def model_span(self, figure: str) -> Span:
         """The model's part of *figure*."""
-        half = self.errors[figure].half
-        return half, half
+        return self.errors[figure].span
 
     def misfit_span(self, figure: str) -> Span:
         """The misfit's part of *figure*."""

@@ -2,8 +2,9 @@
 
 The logarithm of measured over predicted is a t-distribution about 0. The logarithm of its scale is
 linear in the covariates of where a prediction stands (`standing`); what numbers, misfit and repeats
-explain of a row adds to its variance. Coefficients are those of greatest posterior density: normal
-priors shrink all but the first to 0, and a source has a vote that hardly grows with its rows
+explain of a row adds to its variance. How many scales an interval reaches is learned for each side:
+what a model leaves out mostly slows a server. Coefficients are those of greatest posterior density:
+normal priors shrink all but the first to 0, and a source has a vote that hardly grows with its rows
 (design effect of alike rows). The committed table has a row a measured number; `without` leaves one
 source out. Sources: Gelman et al., "Bayesian Data Analysis", 3rd ed., chapter 17 (robust
 regression); Kish, "Survey Sampling", 1965 (design effect); Kennedy and O'Hagan 2001 (discrepancy).
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 
@@ -47,7 +48,9 @@ TIE: Final = 1.05
 """Scores that are so near the best are as good: the narrowest width is taken. Over which sources
 there happen to be they scatter by a third (bootstrap)."""
 STEPS: Final = 20
-"""Widths tried for each doubling of the least."""
+"""Multiples tried for each doubling of the scale of latencies."""
+REACHES: Final = np.arange(1.0, 10.0, 0.125)
+"""Scales that an interval is tried to reach to a side."""
 ALIKE: Final = 0.5
 """Correlation of the errors of one source's rows. Assumed; by the first 22 sources 0.3 to 0.7."""
 FIRST: Final = (-2.0, 1.0)
@@ -65,6 +68,8 @@ GROUPS: Final[dict[str, Group]] = {
     "clat_p99_us": "tail", "clat_p99_9_us": "tail",
 }  # fmt: skip
 """Figure of a prediction, or metric of a set -> errors that are learned together."""
+RATES: Final = ("iops", "mib_per_s")
+"""Those that are larger on a faster server; the others are latencies."""
 
 
 @dataclass(frozen=True)
@@ -83,22 +88,22 @@ class Miss:
     room: tuple[float, float] = (math.inf, math.inf)
     """How far the logarithm may lie below and above the prediction, by the drives' rows"""
 
-    @property
-    def side(self) -> float:
-        """Room on the side where the measured number lies."""
-        return self.room[self.log_error > 0]
-
 
 @dataclass(frozen=True)
 class ModelError:
     """The model's part of an interval."""
 
-    half: float
-    """95 % half-width, of the logarithm."""
+    span: tuple[float, float]
+    """95 %: how far the logarithm of the figure may lie below and above"""
     sources: tuple[str, ...] = ()
     """Of its class, and of its kind: calibrated or from the catalog."""
     off: tuple[float, float] = (0.0, 0.0)
     """Least and largest root mean square error of these sources, relative."""
+
+    @property
+    def half(self) -> float:
+        """Half the width, of the logarithm."""
+        return sum(self.span) / 2
 
 
 def model_error(
@@ -112,10 +117,10 @@ def model_error(
     rows = shipped() if table is None else tuple(table)
     group = GROUPS.get(figure, "rate")
     if not rows:
-        return ModelError(UNKNOWN)
+        return ModelError((UNKNOWN, UNKNOWN))
     z = np.array([standing.covariates()])
     kind = standing.evidence
-    within = _shipped()["reach"][group][kind] if table is None else reach(group, kind, rows)
+    slower, faster = _shipped()["reach"][group][kind] if table is None else reach(group, kind, rows)
     is_shipped = table is None and not without
     h = (
         np.array(list(_shipped()["scale"]["rate"].values()))
@@ -127,7 +132,8 @@ def model_error(
     like = (standing.model_class, standing.kind, group)
     sizes = _shipped_sizes(like, without) if table is None else _sizes(rows, like, without)
     least, most = min(sizes.values(), default=0.0), max(sizes.values(), default=0.0)
-    return ModelError(within * scale, tuple(sorted(sizes)), (math.expm1(least), math.expm1(most)))
+    span = (slower * scale, faster * scale) if figure in RATES else (faster * scale, slower * scale)
+    return ModelError(span, tuple(sorted(sizes)), (math.expm1(least), math.expm1(most)))
 
 
 Alike = tuple[str, str, Group]
@@ -237,9 +243,9 @@ def _folder() -> Path:
 
 
 @functools.cache
-def _shipped() -> dict[str, dict[str, dict[str, float]]]:
+def _shipped() -> dict[str, dict[str, dict[str, Any]]]:
     file = _folder() / "model_error.json"
-    found: dict[str, dict[str, dict[str, float]]] = json.loads(file.read_text("utf-8"))
+    found: dict[str, dict[str, dict[str, Any]]] = json.loads(file.read_text("utf-8"))
     return found
 
 
@@ -293,30 +299,31 @@ def write_learned(name: str, rows: Iterable[Miss]) -> Path:
             "rate": {n: round(float(h), 4) for n, h in zip(NAMES, learned("", rows), strict=True)}
         },
         "more": {g: {"times": round(beyond_rates(g, "", rows), 3)} for g in groups},
-        "reach": {g: {e: round(reach(g, e, rows), 3) for e in EVIDENCE} for g in groups},
+        "reach": {g: {e: reach(g, e, rows) for e in EVIDENCE} for g in groups},
     }
     write_text(path.with_name("model_error.json"), json.dumps(found, indent=1) + "\n")
     return path
 
 
 @functools.lru_cache(maxsize=32)
-def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> float:
-    """Return how many scales an interval reaches to each side: the best on left-out sources.
+def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> tuple[float, float]:
+    """Return how many scales an interval reaches to the slower and to the faster side.
 
-    Rates of the same *evidence* tell, all where these are of few sources; of latencies all, or far
-    rows would be surer than near ones. The least mean interval
-    score of those that cover `COVERED`, one vote a source; at least what
-    Student's t tells of so many sources. Sources: Gneiting and Raftery 2007 (interval score); Dunn,
-    Wasserman and Ramdas 2022 (conformal prediction, one vote a group).
+    The best on left-out sources: rates of the same *evidence* tell, all where these are of few
+    sources; of latencies all, or far rows would be surer than near ones. The least mean interval
+    score of those that cover `COVERED`, one vote a source; of few sources at least what Student's t
+    tells. Sources: Gneiting and Raftery 2007 (interval score); Dunn, Wasserman and Ramdas 2022
+    (conformal prediction, one vote a group).
     """
     every = [r for r in table if GROUPS[r.metric] == group]
     rows = [r for r in every if r.standing.evidence == evidence]
     if group != "rate" or len({r.source for r in rows}) < MANY:
         rows = every
     names = [r.source for r in rows]
-    least = two_sided(max(2, len(set(names))))
-    if len(set(names)) < 2:
-        return least
+    count = len(set(names))
+    least = two_sided(max(2, count))
+    if count < 2:
+        return least, least
     scale = np.maximum(LEAST, [
         beyond_rates(group, r.source, table)
         * math.exp(float(np.array(r.standing.covariates()) @ learned(r.source, table)))
@@ -325,17 +332,30 @@ def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> float:
     votes = np.array([1 / names.count(name) for name in names])
     votes /= votes.sum()
     known = Z95 * np.array([r.known for r in rows])
-    off = np.abs([r.log_error for r in rows])
-    side, rooms = np.array([r.side for r in rows]), np.array([r.room for r in rows])
+    tried = REACHES if count >= MANY else REACHES[least <= REACHES]
+    scores, missed = zip(
+        *(_scored(rows, votes, known, tried[:, None] * scale, faster) for faster in (False, True)),
+        strict=True,
+    )
+    score = np.add.outer(*scores)
+    if count >= MANY:
+        score[1 - np.add.outer(*missed) < COVERED] = math.inf
+    width = np.where(score <= TIE * score.min(), np.add.outer(tried, tried), math.inf)
+    slower, faster = np.unravel_index(int(np.argmin(width)), width.shape)
+    return float(tried[slower]), float(tried[faster])
 
-    def score(within: float) -> float:
-        half = np.hypot(known, within * scale)
-        beyond = np.maximum(0.0, off - np.minimum(half, side))
-        if len(set(names)) >= MANY and votes @ (beyond <= 0) < COVERED:
-            return math.inf
-        width = np.minimum(half[:, None], rooms).sum(axis=1)
-        return float(votes @ (width + 2 / (1 - LEVEL) * beyond))
 
-    tried = [least * (1 + i / STEPS) for i in range(5 * STEPS)]
-    scored = {within: score(within) for within in tried}
-    return min(w for w, found in scored.items() if found <= TIE * min(scored.values()))
+def _scored(
+    rows: Sequence[Miss], votes: Floats, known: Floats, own: Floats, faster: bool
+) -> tuple[Floats, Floats]:
+    """Interval score and share missed on one side, float64[n_tried] each.
+
+    *known*, float64[n_rows], and *own*, float64[n_tried, n_rows]: half-widths that are explained,
+    and the model's.
+    """
+    above = np.array([(r.metric in RATES) == faster for r in rows])
+    off = np.where(above, 1.0, -1.0) * np.array([r.log_error for r in rows])
+    room = np.where(above, [r.room[1] for r in rows], [r.room[0] for r in rows])
+    half = np.minimum(np.hypot(known, own), room)
+    beyond = np.maximum(0.0, off - half)
+    return (half + 2 / (1 - LEVEL) * beyond) @ votes, (beyond > 0) @ votes

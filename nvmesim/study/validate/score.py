@@ -296,8 +296,8 @@ def _with_error(value: Value, line: Line, table: tuple[Miss, ...]) -> Value:
     if value.parts is None or line.row.metric not in GROUPS:
         return value
     source = line.published.file.source
-    half = model_error(value.standing, line.row.metric, without=source, table=table).half
-    parts = replace(value.parts, model=(half, half))
+    error = model_error(value.standing, line.row.metric, without=source, table=table)
+    parts = replace(value.parts, model=error.span)
     low, high = parts.around(value.value)
     return replace(value, low=low, high=high, parts=parts)
 
