@@ -183,6 +183,8 @@ class RunAnswer:
         if not (self.stable and self.sliced and self.ready.scenario.workload):
             return ()
         found = group_stats(self.ready.lowered, self.measured.window, self.totals)
+        if len(found) == 1:  # its batches are the run's, not slices of it
+            found = (replace(found[0], iops=self.measured.window.iops(None)),)
         if self.known is None:
             return found
         return tuple(
