@@ -67,6 +67,15 @@ def test_a_disk_reads_deeper_queues_by_the_nearest_first(size, depth, iops):
     assert predicted("randread", size * K, 1, depth) == pytest.approx(iops, rel=0.32)
 
 
+def test_deep_rows_alone_tell_a_disk_and_no_full_threads():
+    rows = [("randread", 4 * K, 16, 32, 428.0), ("randwrite", 4 * K, 16, 32, 343.0)]  # X05
+    rows += [("read", 4 * M, 1, 32, 48.88), ("write", 4 * M, 1, 32, 49.07)]
+    fit, predicted = fitted("linux-libaio,sas3,2.4 GHz", rows)
+    assert fit.profile.sorts
+    assert fit.profile.captured.stack_cycles == 1
+    assert predicted("read", 4 * M, 1, 32) == pytest.approx(48.88, rel=0.05)
+
+
 def test_a_bandwidth_that_no_row_shows_is_that_of_data_sheets_of_its_link():
     small = [("randread", 4 * K, 1, 1, 12e3), ("randwrite", 4 * K, 1, 1, 50e3)]
     found = {}

@@ -36,13 +36,15 @@ LEAST_SD: Final = 0.05
 
 
 def is_disk(host: BenchHost, reads: Sequence[Point]) -> bool:
-    """True if *reads*, random ones, are those of an arm: slow alone, however few their bytes."""
+    """True if *reads*, random ones, are those of an arm: slow alone, or few however deep."""
     shallow = min(reads, key=lambda p: (p.outstanding, p.block_size), default=None)
-    if shallow is None or host.link.kind == "pcie" or shallow.outstanding > 2 * shallow.targets:
+    if shallow is None or host.link.kind == "pcie":
         return False
     if max(p.iops / p.targets for p in reads) > MOST_READS:
         return False
     bytes_s = shallow.block_size / (BYTES_SHARE * host.link.raw_bytes_per_s)
+    if shallow.outstanding > 2 * shallow.targets:
+        return shallow.targets / shallow.iops - bytes_s > 1 / MOST_READS
     return shallow.outstanding / shallow.iops - bytes_s > ARM_S
 
 

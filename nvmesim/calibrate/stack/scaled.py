@@ -42,6 +42,9 @@ NEARLY: Final = 0.8
 """Share of a thread's time from which on its requests leave it no room. Assumed."""
 LEAST_FULL: Final = 0.5
 """Share of what a thread does at most, below which it is not full in any case. Assumed."""
+DEAREST_S: Final = 100e-6
+"""CPU time that no request takes: a thread that did less was not full. Assumed: the dearest stacks
+of the catalog take a tenth of it."""
 MORE: Final = 1.15
 """Rate in units of fewer threads' up to which more threads did no more. Assumed."""
 SMALL: Final = 16 << 10
@@ -179,7 +182,11 @@ def _waits(point: Point) -> bool:
 
 def _equally_full(points: Sequence[Point]) -> Point | None:
     """The faster of a thread's deep reads and writes that do the same, so that it is full; None."""
-    deep = [p for p in points if p.iodepth >= QUEUED and _waits(p) and not p.raid and not p.sync]
+    deep = [
+        p for p in points
+        if p.iodepth >= QUEUED and p.jobs / p.iops < DEAREST_S and _waits(p)
+        and not p.raid and not p.sync
+    ]  # fmt: skip
     for read in (p for p in deep if p.read_fraction == 1 and p.random and p.block_size < LARGE):
         for write in (p for p in deep if p.read_fraction == 0 and p.block_size == read.block_size):
             same = write.jobs == read.jobs and write.targets == read.targets
