@@ -263,6 +263,10 @@ class StackProfile(Frozen):
     sources: tuple[str, ...] = ()
     notes: str = ""
 
+    def with_per_kib(self, cycles: float) -> StackProfile:
+        """Return the stack with so many cycles per KiB moved."""
+        return self.model_copy(update={"per_kib": Quantity(value=cycles, basis="fitted")})
+
     def with_cycles(self, factor: float) -> StackProfile:
         """Return the stack with *factor* times the cycles that a thread pays for each request."""
         update: dict[str, object] = {"scale": self.scale * factor}

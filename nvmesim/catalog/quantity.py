@@ -160,6 +160,8 @@ class Captured(Frozen):
     stack_cycles: float = Field(default=1.0, gt=0)
     """Cycles of a request in that stack, in units of its profile's: its threads did more, or less,
     than the profile allows."""
+    stack_per_kib: float | None = Field(default=None, ge=0)
+    """Cycles per KiB moved in that stack; None: as its profile has them."""
     synchronous: bool = False
     """True if its threads waited for each request, whatever depth they were asked for."""
     link: str = ""

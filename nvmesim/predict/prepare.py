@@ -115,10 +115,14 @@ def as_captured(scenario: ResolvedScenario) -> ResolvedScenario:
     """
     known = [d.profile.captured for d in scenario.drives if d.profile.captured is not None]
     stack = scenario.stack
-    factor = min((c.stack_cycles for c in known if c.stack == stack.name), default=1.0)
+    known = [c for c in known if c.stack == stack.name]
+    factor = min((c.stack_cycles for c in known), default=1.0)
     if factor != 1.0 and stack.scale == 1.0:
         scenario = replace(scenario, stack=stack.with_cycles(factor))
-    if not any(c.synchronous and c.stack == stack.name for c in known):
+    pages = [c.stack_per_kib for c in known if c.stack_per_kib is not None]
+    if pages:
+        scenario = replace(scenario, stack=scenario.stack.with_per_kib(min(pages)))
+    if not any(c.synchronous for c in known):
         return scenario
     groups = [replace(g, outstanding=1, outstanding_per="thread") for g in scenario.workload]
     return replace(scenario, workload=tuple(groups))

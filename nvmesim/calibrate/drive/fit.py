@@ -59,7 +59,7 @@ from nvmesim.calibrate.over_time.time_series import buffers_of, time_series_of
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes, smaller
-from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows
+from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows, with_pages
 from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -150,6 +150,7 @@ class _Fitting:
         self.limits: FoundLimits | None = None
         self.pauses = NONE
         self.stack_cycles = 1.0
+        self.stack_per_kib: float | None = None
         self.synchronous = False
         self.free: list[str] = []
         self.joint: dict[str, Floats] = {}
@@ -162,6 +163,8 @@ class _Fitting:
         if not self.included:
             self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
             self.notes += said
+            found = with_pages(self.host, self.points, self.stack_cycles)
+            self.host, self.stack_cycles, self.stack_per_kib = found
             self.points = with_full_rows(self.host, self.points)
         self.notes += which_rows.host_doubts(self.host, self.points, self.included)
         used, said = which_rows.of_the_drive(self.points, self.included)
@@ -238,6 +241,7 @@ class _Fitting:
                 [j.point for j in judged if j.used],
                 self.captured_on,
                 self.stack_cycles,
+                self.stack_per_kib,
                 synchronous=self.synchronous,
             ),
             "untold": dict(self.unidentified),

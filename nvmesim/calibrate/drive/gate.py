@@ -116,8 +116,8 @@ def residual(j: Judged) -> Residual:
 
 
 def captured(
-    points: Sequence[Point], stack: str | None, stack_cycles: float = 1.0, *,
-    synchronous: bool = False,
+    points: Sequence[Point], stack: str | None, stack_cycles: float = 1.0,
+    stack_per_kib: float | None = None, *, synchronous: bool = False,
 ) -> Captured:  # fmt: skip
     """Conditions that *points* were captured under."""
     name, _, link = (stack or "").partition(", ")
@@ -132,7 +132,7 @@ def captured(
         depths=seen({max(1, round(p.outstanding / p.targets)) for p in points}),
         threads=seen({p.jobs for p in points}), drives=seen({p.targets for p in points}),
         stack=name, link=link.partition(",")[0], stack_cycles=round(stack_cycles, 3),
-        synchronous=synchronous,
+        stack_per_kib=stack_per_kib, synchronous=synchronous,
     )  # fmt: skip
 
 

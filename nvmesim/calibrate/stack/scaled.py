@@ -18,7 +18,7 @@ from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.laws import WAITED, usual_ceiling
 from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.points import LONE_S, Point
-from nvmesim.calibrate.stack.task import with_full_threads
+from nvmesim.calibrate.stack.task import does_less_of_each, with_full_threads
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import CYCLES, DriveProfile, Quantity, StackProfile
 
@@ -258,9 +258,35 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
     return _scaled(host, factor, found)
 
 
+def with_pages(
+    host: BenchHost, points: Sequence[Point], factor: float
+) -> tuple[BenchHost, float, float | None]:
+    """*host* with the cycles per KiB that CPU time of large rows tells, its factor, and these.
+
+    What small rows took, by which *factor* was found, holds their bytes, too. None without any.
+    """
+    rows = [p for p in points if p.cpu_s and not (p.held_out or p.polled or p.raid or p.sync)]
+    large = [p for p in rows if p.block_size >= LARGE]
+    if not large:
+        return host, factor, None
+    small = [p.block_size / 1024 for p in rows if p.block_size < LARGE]
+    kib, hz = float(np.mean(small)) if small else 0.0, host.ghz * 1e9
+    each = [
+        ((p.cpu_s or 0.0) * hz - thread_cycles(host.stack, p)) / (p.block_size / 1024 - kib)
+        for p in large
+    ]
+    per_kib = round(max(0.0, float(np.mean(each))), 1)
+    left = 1 - min(per_kib * kib / thread_cycles(host.stack, large[0]), POSSIBLE) if small else 1.0
+    stack = host.stack.with_cycles(left).with_per_kib(per_kib)
+    return replace(host, stack=stack), factor * left, per_kib
+
+
 def _shown_full(rows: Sequence[Point]) -> Point | None:
     """The row of the fastest thread among those that others show to be full; None without any."""
-    full = [p for p in with_full_threads(rows)[0] if p.is_cpu_bound and _waits(p) and not p.raid]
+    full = [
+        p for p in with_full_threads(rows)[0]
+        if p.is_cpu_bound and (_waits(p) or does_less_of_each(p, rows)) and not p.raid
+    ]  # fmt: skip
     return max(full, key=lambda p: p.iops / p.jobs, default=None)
 
 

@@ -169,6 +169,8 @@ BUSY: Final = 0.85
 """Share of a thread's time that goes into submissions from which on it does nothing else."""
 MORE: Final = 1.25
 """What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
+LARGE: Final = 32 << 10
+"""Bytes from which on links and memory may be what many drives wait for. Assumed."""
 ROOM: Final = 1.25
 """Requests in flight in units of what the IOPS need of a NAND drive: fewer may be the limit."""
 
@@ -212,7 +214,24 @@ def _is_full(p: Point, points: Sequence[Point]) -> bool:
     fewer = [q.iops for q in points if q.jobs < p.jobs and _kind(q) == _kind(p)]
     needed = ROOM * p.iops * LONE_S[p.read_fraction == 1]
     is_more = max(alike, default=0.0) > MORE * p.iops > MORE * max(fewer, default=0.0)
-    return is_more and p.outstanding > needed
+    return (is_more or does_less_of_each(p, points)) and p.outstanding > needed
+
+
+def does_less_of_each(p: Point, points: Sequence[Point]) -> bool:
+    """True if fewer threads than drives got less of each drive than another row of *points* did."""
+    if p.jobs >= p.targets or p.raid or p.block_size >= LARGE:
+        return False
+    per_drive = (
+        q.iops / q.targets for q in points
+        if q.targets < p.targets and q.outstanding / q.targets <= p.outstanding / p.targets
+        and not q.raid and _load(q) == _load(p)
+    )  # fmt: skip
+    return max(per_drive, default=0.0) > MORE * p.iops / p.targets
+
+
+def _load(p: Point) -> tuple[object, ...]:
+    """What a drive is asked in a row."""
+    return p.read_fraction, p.random, p.block_size, p.sync
 
 
 def _kind(p: Point) -> tuple[object, ...]:
