@@ -67,6 +67,39 @@ def test_a_disk_reads_deeper_queues_by_the_nearest_first(size, depth, iops):
     assert predicted("randread", size * K, 1, depth) == pytest.approx(iops, rel=0.32)
 
 
+def of_a_server(fit, stack, ghz, threads, outstanding, size, **cpu):
+    tables = {
+        "server": {"stack": stack, "sockets": [{"cpu": {"cores": 8, "ghz": ghz, **cpu}}]},
+        "drives": [{"profile": fit.profile.model_dump(mode="json"), "count": 8}],
+        "workload": [{"block_size": size, "threads_total": threads, "outstanding": outstanding}],
+    }  # fmt: skip
+    return simulate(scenario_from_dict(tables), precision=0.02).total.iops.value
+
+
+def test_large_requests_of_a_full_thread_tell_what_pages_cost():
+    rows = [(4 * K, 430_656, 2.308e-6), (128 * K, 119_936, 8.354e-6)]  # B05, eight CM7-R
+    points = [
+        replace(row("randread", size, 1, 512, iops), targets=8, cpu_s=cpu_s, per_job_pct=100.0)
+        for size, iops, cpu_s in rows
+    ]
+    fit = fit_drive(points, captured_on="linux-io_uring-batched,pcie5 x4,3.69 GHz")
+    assert not fit.misses
+    assert fit.profile.captured.stack_per_kib == pytest.approx(3.69e9 * 6.046e-6 / 124, rel=0.01)
+    for size, iops in (("4 KiB", 430_656), ("128 KiB", 119_936), ("512 KiB", 44_064)):
+        assert of_a_server(fit, "linux-io_uring-batched", 3.69, 1, 512, size) == pytest.approx(
+            iops, rel=0.2
+        )
+
+
+def test_a_thread_that_gets_less_of_each_of_many_drives_is_full():
+    rows = [row("randread", 512, 1, 128, 3_857_938), row("randread", 512, 1, 1024, 7.4e6)]
+    rows[1] = replace(rows[1], targets=8)  # as B02, with eight drives
+    fit = fit_drive(rows, captured_on="spdk,pcie5 x4,3.3 GHz")
+    assert of_a_server(fit, "spdk", 3.3, 1, 1024, "512 B") == pytest.approx(7.4e6, rel=0.05)
+    alone = fit_drive(rows[:1], captured_on="spdk,pcie5 x4,3.3 GHz")
+    assert of_a_server(alone, "spdk", 3.3, 1, 1024, "512 B") > 9e6
+
+
 def test_deep_rows_alone_tell_a_disk_and_no_full_threads():
     rows = [("randread", 4 * K, 16, 32, 428.0), ("randwrite", 4 * K, 16, 32, 343.0)]  # X05
     rows += [("read", 4 * M, 1, 32, 48.88), ("write", 4 * M, 1, 32, 49.07)]

@@ -93,9 +93,9 @@ def fit_drive(
     """Fit a drive on the points of *captures* that are not held out.
 
     *captured_on* names what measured them, ``"STACK[,LINK[,CPU]]"``, unless *host* is that; with
-    neither it stays in the profile. *link*: the drive's,
-    where no host states it. *held_out* are rules such as ``"QD=16"``; *tell* is called with
-    what is being done. Raises FitError when the captures do not determine a drive.
+    neither it stays in the profile. *link*: the drive's, where no host states it. *held_out* are
+    rules such as ``"QD=16"``; *tell* is called with what is being done. Raises FitError when the
+    captures do not determine a drive.
     """
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
@@ -149,8 +149,6 @@ class _Fitting:
         self.tell = tell
         self.limits: FoundLimits | None = None
         self.pauses = NONE
-        self.stack_cycles = 1.0
-        self.stack_per_kib: float | None = None
         self.synchronous = False
         self.free: list[str] = []
         self.joint: dict[str, Floats] = {}
@@ -161,10 +159,9 @@ class _Fitting:
         self.synchronous = bool(said)
         self.notes += said
         if not self.included:
-            self.host, self.stack_cycles, said = host_of_rows(self.host, self.points)
+            host, said = host_of_rows(self.host, self.points)
             self.notes += said
-            found = with_pages(self.host, self.points, self.stack_cycles)
-            self.host, self.stack_cycles, self.stack_per_kib = found
+            self.host = with_pages(host, self.points)
             self.points = with_full_rows(self.host, self.points)
         self.notes += which_rows.host_doubts(self.host, self.points, self.included)
         used, said = which_rows.of_the_drive(self.points, self.included)
@@ -240,8 +237,7 @@ class _Fitting:
             "captured": captured(
                 [j.point for j in judged if j.used],
                 self.captured_on,
-                self.stack_cycles,
-                self.stack_per_kib,
+                self.host.stack,
                 synchronous=self.synchronous,
             ),
             "untold": dict(self.unidentified),

@@ -13,7 +13,7 @@ from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.evidence import Judged, percentiles_missed
 from nvmesim.calibrate.points import Point
-from nvmesim.catalog.profile import Captured, DriveProfile, Residual
+from nvmesim.catalog.profile import Captured, DriveProfile, Residual, StackProfile
 
 MISS: Final = 0.10
 """Relative error on a fitted row's IOPS beyond which a smaller model is tried."""
@@ -116,11 +116,12 @@ def residual(j: Judged) -> Residual:
 
 
 def captured(
-    points: Sequence[Point], stack: str | None, stack_cycles: float = 1.0,
-    stack_per_kib: float | None = None, *, synchronous: bool = False,
+    points: Sequence[Point], captured_on: str | None, stack: StackProfile, *,
+    synchronous: bool = False,
 ) -> Captured:  # fmt: skip
-    """Conditions that *points* were captured under."""
-    name, _, link = (stack or "").partition(", ")
+    """Conditions that *points* were captured under, and what they told of *stack*."""
+    name, _, link = (captured_on or "").partition(", ")
+    pages = stack.per_kib
 
     def seen(values: set[int]) -> tuple[int, ...]:
         return tuple(sorted(values))
@@ -131,8 +132,8 @@ def captured(
         sequential=tuple(sorted({not p.random for p in points})),
         depths=seen({max(1, round(p.outstanding / p.targets)) for p in points}),
         threads=seen({p.jobs for p in points}), drives=seen({p.targets for p in points}),
-        stack=name, link=link.partition(",")[0], stack_cycles=round(stack_cycles, 3),
-        stack_per_kib=stack_per_kib, synchronous=synchronous,
+        stack=name, link=link.partition(",")[0], stack_cycles=round(stack.scale, 3),
+        stack_per_kib=pages.value if pages.basis == "fitted" else None, synchronous=synchronous,
     )  # fmt: skip
 
 

@@ -212,8 +212,8 @@ def _is_full(host: BenchHost, point: Point) -> bool:
     return share > NEARLY
 
 
-def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, float, list[str]]:
-    """*host* with the cycles that *points* tell, the factor on the named stack's, what is said.
+def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
+    """*host* with the cycles that *points* tell, and what is said.
 
     CPU figures count where they differ by more than `UNLIKE` from the named stack.
     """
@@ -226,7 +226,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
     if shown is not None and not any(p.cpu_s for p in rows):
         factor = 1 / thread_share(host, shown)
         if abs(math.log(factor)) < ERROR:
-            return host, 1.0, []
+            return host, []
         said = (
             f"{shown.name}: {why}, so its threads are taken to be full: a request takes "
             f"{1e6 * shown.jobs / shown.iops:.3g} us of one"
@@ -247,7 +247,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
         if full is not None:
             factor = 1 / thread_share(host, full)
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
-        return host, 1.0, []
+        return host, []
     factor = min(factor, 1 / asked)
     found = f"CPU figures tell {factor:.2f} times the cycles of {stack.name} at {host.ghz:g} GHz"
     if asked > POSSIBLE:
@@ -258,17 +258,15 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, f
     return _scaled(host, factor, found)
 
 
-def with_pages(
-    host: BenchHost, points: Sequence[Point], factor: float
-) -> tuple[BenchHost, float, float | None]:
-    """*host* with the cycles per KiB that CPU time of large rows tells, its factor, and these.
+def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
+    """*host* with the cycles per KiB that CPU time of large rows tells; as it is without any.
 
-    What small rows took, by which *factor* was found, holds their bytes, too. None without any.
+    What small rows took, by which its cycles were found, holds their bytes, too.
     """
     rows = [p for p in points if p.cpu_s and not (p.held_out or p.polled or p.raid or p.sync)]
     large = [p for p in rows if p.block_size >= LARGE]
     if not large:
-        return host, factor, None
+        return host
     small = [p.block_size / 1024 for p in rows if p.block_size < LARGE]
     kib, hz = float(np.mean(small)) if small else 0.0, host.ghz * 1e9
     each = [
@@ -277,8 +275,7 @@ def with_pages(
     ]
     per_kib = round(max(0.0, float(np.mean(each))), 1)
     left = 1 - min(per_kib * kib / thread_cycles(host.stack, large[0]), POSSIBLE) if small else 1.0
-    stack = host.stack.with_cycles(left).with_per_kib(per_kib)
-    return replace(host, stack=stack), factor * left, per_kib
+    return replace(host, stack=host.stack.with_cycles(left).with_per_kib(per_kib))
 
 
 def _shown_full(rows: Sequence[Point]) -> Point | None:
@@ -332,11 +329,11 @@ def _likely_full(host: BenchHost, points: Sequence[Point]) -> Point | None:
     return None if any(p.iops < MORE * top.iops for p in more) else top
 
 
-def _scaled(host: BenchHost, factor: float, found: str) -> tuple[BenchHost, float, list[str]]:
-    """*host* with *factor* times the cycles of its stack, the factor, and why."""
+def _scaled(host: BenchHost, factor: float, found: str) -> tuple[BenchHost, list[str]]:
+    """*host* with *factor* times the cycles of its stack, and why."""
     said = (
         f"{found}: it is not the stack that measured; its cycles are taken {factor:.2f} times "
         "here and in predictions on that stack (calibrate --stack would tell them one by one)"
     )
     told = replace(host, stack=host.stack.with_cycles(factor), clock_sd=BenchHost.clock_sd)
-    return told, factor, [said]
+    return told, [said]
