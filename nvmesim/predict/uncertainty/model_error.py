@@ -39,7 +39,7 @@ FREEDOM: Final = 4.0
 al., chapter 17, as the usual choice."""
 LEVEL: Final = 0.95
 """Share of measured numbers that an interval is to hold."""
-COVERED: Final = 0.92
+COVERED: Final = 0.93
 """Share that it must hold of sources that were left out, one vote a source."""
 MANY: Final = 20
 """Sources from which on a kind of evidence alone tells how far its intervals reach, and `COVERED`
@@ -49,8 +49,8 @@ TIE: Final = 1.05
 there happen to be they scatter by a third (bootstrap)."""
 STEPS: Final = 20
 """Multiples tried for each doubling of the scale of latencies."""
-REACHES: Final = np.arange(1.0, 10.0, 0.125)
-"""Scales that an interval is tried to reach to a side."""
+REACHES: Final = np.arange(0.0, 10.0, 0.125)
+"""Scales that an interval is tried to reach to a side beyond the least."""
 ALIKE: Final = 0.5
 """Correlation of the errors of one source's rows. Assumed; by the first 22 sources 0.3 to 0.7."""
 FIRST: Final = (-2.0, 1.0)
@@ -311,8 +311,8 @@ def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> tuple[fl
 
     The best on left-out sources: rates of the same *evidence* tell, all where these are of few
     sources; of latencies all, or far rows would be surer than near ones. The least mean interval
-    score of those that cover `COVERED`, one vote a source; of few sources at least what Student's t
-    tells. Sources: Gneiting and Raftery 2007 (interval score); Dunn, Wasserman and Ramdas 2022
+    score of those that cover `COVERED`, one vote a source; at least what Student's t tells of as
+    many. Sources: Gneiting and Raftery 2007 (interval score); Dunn, Wasserman and Ramdas 2022
     (conformal prediction, one vote a group).
     """
     every = [r for r in table if GROUPS[r.metric] == group]
@@ -332,7 +332,7 @@ def reach(group: Group, evidence: Evidence, table: tuple[Miss, ...]) -> tuple[fl
     votes = np.array([1 / names.count(name) for name in names])
     votes /= votes.sum()
     known = Z95 * np.array([r.known for r in rows])
-    tried = REACHES if count >= MANY else REACHES[least <= REACHES]
+    tried = least + REACHES
     scores, missed = zip(
         *(_scored(rows, votes, known, tried[:, None] * scale, faster) for faster in (False, True)),
         strict=True,
