@@ -15,7 +15,7 @@ import pytest
 from nvmesim.capture import lines
 from nvmesim.capture.capture import fio_bin_index
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers import blkparse, blktrace_binary
+from nvmesim.capture.readers import blktrace_binary
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table
 from nvmesim.capture.requests import table as tally
@@ -141,7 +141,7 @@ def test_chunks_of_any_size_give_the_same(size: int, monkeypatch) -> None:
     path = DATA / "blkparse" / "mix_qd16_fsync.CUT1600.txt.gz"
     whole = read_capture(path)
     cut = lines.chunks
-    monkeypatch.setattr(blkparse, "chunks", lambda source: cut(source, size))
+    monkeypatch.setattr(lines, "chunks", lambda source: cut(source, size))
     parts = read_capture(path)
     assert table(parts).equals(table(whole))
     assert (parts.rows, parts.skipped) == (whole.rows, whole.skipped)

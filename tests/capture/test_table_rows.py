@@ -28,9 +28,8 @@ from nvmesim.capture.lines import (
     TableColumn,
     operation_of,
 )
-from nvmesim.capture.readers import blkparse, blkparse_kernel
 from nvmesim.capture.registry import read_capture
-from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache
+from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache, pairing_kernel
 from tests.capture.composed import FORMS, requests
 from tests.fuzz.memory import MemorySource
 
@@ -179,8 +178,7 @@ def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monke
         def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[bytes]:
             return lines._chunks(source, size)
 
-        for module in (blkparse, lines):
-            monkeypatch.setattr(module, "chunks", cut)
+        monkeypatch.setattr(lines, "chunks", cut)
         table, skipped, warnings = table_of(path)
         assert table.equals(whole[0])
         assert (skipped, warnings) == whole[1:]
@@ -226,7 +224,7 @@ def test_what_is_kept_on_disk_is_of_all_the_files(tmp_path: Path, monkeypatch) -
         assert sources() != before, path.name
         path.write_bytes(text)
     if not config.DISABLE_JIT:
-        assert blkparse_kernel._line_end._cache._sources() == before
+        assert pairing_kernel._bucket._cache._sources() == before
 
 
 def test_every_compiled_function_is_in_the_key_of_its_code() -> None:

@@ -87,8 +87,7 @@ _LEAN: Final[dict[str, Any]] = {"nogil": True, "_nrt": False, "error_model": "nu
 
 def kernel_files() -> list[Path]:
     """Return every file that compiled functions of the readers are in."""
-    rooms = (Path(__file__).parent, Path(__file__).parents[1] / "readers")
-    return sorted(path for room in rooms for path in room.glob("*.py"))
+    return sorted(Path(__file__).parent.glob("*.py"))
 
 
 @cache
