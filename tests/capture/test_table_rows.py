@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import config
 
 from nvmesim.capture import lines
 from nvmesim.capture.lines import (
@@ -29,7 +28,7 @@ from nvmesim.capture.lines import (
     operation_of,
 )
 from nvmesim.capture.registry import read_capture
-from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache, pairing_kernel
+from nvmesim.capture.requests import UNKNOWN_TIME
 from tests.capture.composed import FORMS, requests
 from tests.fuzz.memory import MemorySource
 
@@ -207,32 +206,6 @@ def test_times_of_19_digits_are_read(tmp_path: Path) -> None:
     table, skipped, _ = table_of(path)
     assert skipped == 0
     assert sorted(table["issue_ns"].to_list()) == [0, 900, 1800, 2700]
-
-
-def test_what_is_kept_on_disk_is_of_all_the_files(tmp_path: Path, monkeypatch) -> None:
-    """A function whose helpers changed is compiled again: Numba looks at its own file only."""
-    copies = [tmp_path / f"{i}.py" for i, _ in enumerate(kernel_cache.kernel_files())]
-    for copy, path in zip(copies, kernel_cache.kernel_files(), strict=True):
-        copy.write_bytes(path.read_bytes())
-    monkeypatch.setattr(kernel_cache, "kernel_files", lambda: copies)
-    sources = kernel_cache.sources.__wrapped__
-    before = sources()
-    assert before == kernel_cache.sources()
-    for path in copies:
-        text = path.read_bytes()
-        path.write_bytes(text + b"#\n")
-        assert sources() != before, path.name
-        path.write_bytes(text)
-    if not config.DISABLE_JIT:
-        assert pairing_kernel._bucket._cache._sources() == before
-
-
-def test_every_compiled_function_is_in_the_key_of_its_code() -> None:
-    """Else code on disk would be used again after a change of what it calls."""
-    room = Path(kernel_cache.__file__).parents[1]
-    using = {p for p in room.rglob("*.py") if "@compiled" in p.read_text("utf-8")}
-    assert using
-    assert using <= set(kernel_cache.kernel_files())
 
 
 READ = """
