@@ -91,31 +91,6 @@ def asked(tmp_path, capsys, volume, load, requests=20_000):
     return json.loads(capsys.readouterr().out)
 
 
-def commands(found):
-    keys = ("reads_per_request", "writes_per_request")
-    return [sum(m[key] for m in found["members"]) for key in keys]
-
-
-def moved(found):
-    keys = ("read_bytes_per_request", "write_bytes_per_request")
-    return [sum(m[key] for m in found["members"]) for key in keys]
-
-
-MD5 = 'raid = "raid5"\nchunk = "64 KiB"'
-ALONE = 'threads = 1\noutstanding = 1\nread = 0.0\nblock_size = "{}"\naccess = "{}"'
-
-
-def test_the_penalty_on_the_command_line(tmp_path, capsys):
-    """4 commands at random; 2 and a little in a stream; 16 times the bytes of 512 B each way."""
-    random = asked(tmp_path, capsys, MD5, ALONE.format("4 KiB", "random"), 2_000)
-    assert commands(random) == pytest.approx([2, 2])
-    stream = asked(tmp_path, capsys, MD5, ALONE.format("4 KiB", "sequential"), 8_000)
-    assert commands(stream)[1] == pytest.approx(2, rel=0.01)
-    assert commands(stream)[0] < 1.3
-    small = asked(tmp_path, capsys, MD5, ALONE.format("512 B", "random"), 2_000)
-    assert [n / 512 for n in moved(small)] == pytest.approx([16, 16])
-
-
 def test_the_sixty_of_storage_spaces_on_the_command_line(tmp_path, capsys):
     """2,800k reads and 45k writes of 4 KiB (Storage Spaces article, 2025)."""
     parity = 'raid = "raid5"\nengine = "storage-spaces-parity"'
