@@ -5,7 +5,7 @@ import json
 import pytest
 
 import nvmesim as ns
-from nvmesim.catalog.load import get, names, quantities, with_level
+from nvmesim.catalog.load import names
 from nvmesim.cli.main import run_command
 from nvmesim.errors import GeometryError
 from nvmesim.scenario.load import scenario_from_dict
@@ -18,24 +18,6 @@ STRIPS_KIB = {
     15: 128, 16: 8, 17: 128, 18: 64, 19: 128, 20: 32, 21: 128, 22: 64, 23: 128, 24: 16,
 }  # fmt: skip
 """Intel, VROC RAID 5 default strips by drive count (docs.graidtech.com/vroc 000101186)."""
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_every_number_that_counts_has_a_basis_and_a_source(name):
-    engine = get("raid-engine", name)
-    for level in engine.levels:
-        for key, quantity in quantities(with_level(engine, level)):
-            if quantity.value and key not in ("workers",):
-                where = f"{name} {level} {key}"
-                assert quantity.basis in ("measured", "fitted", "datasheet", "assumed"), where
-                assert quantity.source or name == "none" or key == "parity_rate", where
-    assert engine.sources
-
-
-def test_the_engines_that_the_interface_names():
-    wanted = {"linux-md", "intel-vroc", "tri-mode-9460", "hardware-raid", "storage-spaces-mirror",
-              "storage-spaces-parity", "none"}  # fmt: skip
-    assert wanted <= set(ENGINES)
 
 
 @pytest.mark.parametrize("members", sorted(STRIPS_KIB))
