@@ -150,7 +150,11 @@ def find_layout(head: bytes) -> Layout | None:
         return None
     columns: list[Column] = list(zip(*[row for row in rows if len(row) == width], strict=True))
     times, actions, operations, integers = (
-        [i for i, column in enumerate(columns) if _fits(column, pattern)]
+        [
+            i
+            for i, column in enumerate(columns)
+            if sum(bool(pattern.match(value)) for value in column) >= AGREE * len(column)
+        ]
         for pattern in (_TIME_CELL, _ACTION_CELL, _RWBS_CELL, _INTEGER)
     )
     actions = [i for i in actions if b"C" in columns[i] and {b"D", b"Q"} & set(columns[i])]
@@ -164,10 +168,6 @@ def find_layout(head: bytes) -> Layout | None:
     roles |= {} if op is None else {"op": op}
     roles |= {"major": 0, "minor": 1} if with_device and not commas else {}
     return _columns_layout(roles, commas=commas, in_bytes=in_bytes)
-
-
-def _fits(column: Column, pattern: re.Pattern[bytes]) -> bool:
-    return sum(bool(pattern.match(value)) for value in column) >= AGREE * len(column)
 
 
 def _integers(column: Column) -> np.ndarray:

@@ -195,12 +195,6 @@ class Pairer:
     def _in_flight(self) -> int:
         return len(self._flying) + sum(len(bios.every) for bios in self._bios.values())
 
-    def _clear(self) -> None:
-        """Forget what is in flight; it counts as lost. The devices' kinds are kept."""
-        self._counts[LOST] += self._in_flight
-        self._flying = self._flying[:0]
-        self._bios.clear()
-
     def _in_time(self, events: Events) -> Iterator[Events]:
         """*events* cut at steps of the clock, each part in time order and shifted to go on.
 
@@ -242,7 +236,9 @@ class Pairer:
                 "the clock steps back by more than a century in all; found damaged times; "
                 "capture again, or cut the damaged lines out"
             )
-        self._clear()
+        self._counts[LOST] += self._in_flight
+        self._flying = self._flying[:0]
+        self._bios.clear()
 
     def _pair(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Match events in order of time; requests in order of completion."""
