@@ -152,7 +152,11 @@ class Pairer:
         blocks = []
         for part in self._in_time(events):
             rows, codes = np.array(part.rows), part.codes
-            rows[:, 1] = self._indices(rows[:, 1])
+            devices, first, which = np.unique(rows[:, 1], return_index=True, return_inverse=True)
+            for device in devices[np.argsort(first)].tolist():  # numbered as they came in
+                if len(self._index) < MAX_DEVICES:
+                    self._index.setdefault(device, len(self._index))
+            rows[:, 1] = np.array([self._index.get(d, -1) for d in devices.tolist()])[which]
             inside = rows[:, 1] >= 0
             if not inside.all():
                 self._foreign += int((~inside).sum())
@@ -160,14 +164,6 @@ class Pairer:
             blocks.append(self._pair(rows, codes.astype(np.int64)))
         self._forget()
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-
-    def _indices(self, ids: np.ndarray) -> np.ndarray:
-        """Number of each device in the order that they came in; -1 beyond `MAX_DEVICES`."""
-        distinct, first, which = np.unique(ids, return_index=True, return_inverse=True)
-        for device in distinct[np.argsort(first)].tolist():
-            if len(self._index) < MAX_DEVICES:
-                self._index.setdefault(device, len(self._index))
-        return np.array([self._index.get(d, -1) for d in distinct.tolist()], np.int64)[which]
 
     def finish(self, notes: Notes) -> None:
         """Say in *notes* what did not match, once every event was fed."""
