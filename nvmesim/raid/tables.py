@@ -38,15 +38,10 @@ from nvmesim.raid.planner.plan import (
     SECTOR,
     Pattern,
     bitmap_phase,
-    coalesced_table,
-    is_reused,
-    needs_depth_model,
-    overflows_at_random,
+    followed_table,
     pieces,
-    random_overflow_table,
     raw_plan,
-    reused_table,
-    sequential_table,
+    stream_table,
 )
 
 Access = Literal["random", "sequential"]
@@ -95,13 +90,9 @@ def plan_table(
 
 
 def _part(geometry: RaidGeometry, pattern: Pattern, access: Access) -> PlanTable:
-    if access == "random":
-        if overflows_at_random(geometry, pattern):
-            return random_overflow_table(geometry, pattern)
-        return _random_table(geometry, pattern)
-    if needs_depth_model(geometry, pattern):
-        return coalesced_table(geometry, pattern)
-    return sequential_table(geometry, pattern)
+    if access == "sequential":
+        return stream_table(geometry, pattern)
+    return followed_table(geometry, pattern) or _random_table(geometry, pattern)
 
 
 def _check_sizes(block_size: int, align: int, offset: int, span: int | None, depth: int) -> None:
@@ -158,8 +149,6 @@ def representatives(geometry: RaidGeometry, offsets: Ints, block_size: int) -> I
 def _random_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
     if not geometry.record.redundant and isinstance(geometry.member_size, tuple):
         return _zoned_table(geometry, pattern)
-    if is_reused(geometry, pattern):
-        return reused_table(geometry, pattern)
     block_size, align, span = pattern.block_size, pattern.align, pattern.span
     period = period_bytes(geometry)
     if crosses_barriers(geometry, block_size, align, pattern.offset):
