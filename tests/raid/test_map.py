@@ -47,6 +47,7 @@ def test_capacity_is_unknown_without_a_member_size():
         (("raid6", 3, "64 KiB"), "it takes at least 4"),
         (("raid0", 0, "64 KiB"), "raid0 with 0 members; it takes at least 1"),
         (("raid5", 4, "6 KiB"), "chunk is 6 KiB for raid5; it is a multiple of 4 KiB"),
+        (("raid5", 4, 0), "chunk is 0 B for raid5; it is a multiple of 4 KiB"),
         (("raid5", 4, "100 KiB"), "chunk is 100 KiB for raid5; it is a power of two"),
         (("raid5", 4, None), "chunk is missing"),
         (("raid5", 4, "64 KiB", "left-symetric"), "did you mean 'left-symmetric'"),
