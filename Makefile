@@ -89,7 +89,7 @@ lint: venv
 browser-word:
 	@test -n "$(BROWSER)" || echo "No Chromium here: the tests that look at the HTML report in a browser are left out."
 
-# types are checked on one core while the engine and the readers are compiled on the other
+# types are checked on one core while the engine is compiled on the other
 test: venv browser-word
 	@$(MAKE) --no-print-directory --output-sync=target -j2 lint warm
 	$(PYTEST) -m "not slow and not long $(NO_BROWSER)"
@@ -110,10 +110,9 @@ test-bounds: venv
 bench: venv
 	$(BIN)/python -m benchmarks
 
-# Compiles the engine and the readers now, so that the first prediction and the first trace need not.
+# Compiles the engine now, so that the first prediction need not.
 warm: venv
 	$(BIN)/nvmesim run examples/two-sockets.toml --json > /dev/null
-	$(BIN)/nvmesim trace tests/capture/data > /dev/null
 
 theory: venv
 	$(BIN)/python -m tests.theory

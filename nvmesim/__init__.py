@@ -14,7 +14,7 @@ from nvmesim import numba_config as _numba_config
 from nvmesim.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from nvmesim import catalog
+    from nvmesim import catalog as catalog
     from nvmesim.calibrate.drive.fit import fit_drive as fit_drive
     from nvmesim.calibrate.evidence import DriveFit as DriveFit
     from nvmesim.calibrate.evidence import StackFit as StackFit
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from nvmesim.raid.map import raid_map as raid_map
     from nvmesim.scenario.load import load_scenario as load_scenario
     from nvmesim.scenario.schema import Scenario as Scenario
-    from nvmesim.show.charts import named as charts
-    from nvmesim.show.notebook import table_of as table
+    from nvmesim.show.charts import named as charts  # noqa: F401
+    from nvmesim.show.notebook import table as table
     from nvmesim.study.best import best as best
     from nvmesim.study.choose import choose as choose
     from nvmesim.study.diagnosis.diagnose import diagnose as diagnose
@@ -39,33 +39,6 @@ if TYPE_CHECKING:
     from nvmesim.study.timeline import timeline as timeline
     from nvmesim.ui.explore import explore as explore
 
-
-__all__ = [
-    "Captures",
-    "DriveFit",
-    "Result",
-    "Scenario",
-    "StackFit",
-    "best",
-    "catalog",
-    "charts",
-    "choose",
-    "compare",
-    "diagnose",
-    "explore",
-    "fit_drive",
-    "fit_stack",
-    "load_scenario",
-    "raid_map",
-    "rank",
-    "read_captures",
-    "sensitivity",
-    "simulate",
-    "size_cpu",
-    "sweep",
-    "table",
-    "timeline",
-]
 
 _HOME: Final = {
     # public name: "module:name in it", or a module that is public as a whole
@@ -91,9 +64,10 @@ _HOME: Final = {
     "simulate": "nvmesim.predict.simulate:simulate",
     "size_cpu": "nvmesim.study.size:size_cpu",
     "sweep": "nvmesim.study.sweep.api:sweep",
-    "table": "nvmesim.show.notebook:table_of",
+    "table": "nvmesim.show.notebook:table",
     "timeline": "nvmesim.study.timeline:timeline",
 }
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

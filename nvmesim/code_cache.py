@@ -124,11 +124,6 @@ def save(name: str, code: bytes, *, keep: int) -> None:
         )
 
 
-def unusable(error: Exception) -> None:
-    """Log that code which was whole could not be linked: another version of a library wrote it."""
-    _say("unusable", f"compiled code cannot be used, and is made anew: {type(error).__name__}")
-
-
 def _written_at(file: Path) -> float:
     try:
         return file.lstat().st_mtime

@@ -73,10 +73,9 @@ def test_the_wheel_holds_the_package_and_its_data(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in (
         "nvmesim/py.typed", "nvmesim/catalog/data/drives/hdd-7200.toml",
-        "nvmesim/lab/captures/randread_qd1.json", "nvmesim/study/validate/sets/team-jbod/set.toml",
+        "nvmesim/study/validate/sets/team-jbod/set.toml",
     ):  # fmt: skip
         assert wanted in names
-    assert any(name.startswith("nvmesim/lab/notebooks/01-") for name in names)
     assert not [n for n in names if n.startswith(("tests/", "docs/", "benchmarks/"))]
     assert not [n for n in names if n.endswith((".pyc", ".nbi", ".nbc"))]
 
@@ -112,10 +111,8 @@ def test_run_and_report_from_another_folder(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_calibrate_and_lab_from_another_folder(run, tmp_path):
-    run("lab", "books", "--copy-only")
-    assert len(list((tmp_path / "books").glob("*.ipynb"))) == 8
-    found = sorted(str(p) for p in (tmp_path / "books/captures").glob("randread_qd*.json"))
+def test_calibrate_from_another_folder(run, tmp_path):
+    found = sorted(str(p) for p in (ROOT / "calibration/local-disk").glob("randread_qd*.json"))
     run("trace", *found)
     run("calibrate", *found, "-o", "p.toml")
     assert tomllib.loads((tmp_path / "p.toml").read_text("utf-8"))["kind"] == "drive"

@@ -85,13 +85,14 @@ def _chunks(source: Source, size: int) -> Iterator[bytes]:
         yield carried
 
 
-def line_frames(source: Source, notes: Notes) -> Iterator[pl.DataFrame]:
+def line_frames(source: Source, notes: Notes, *, keep_last: bool = False) -> Iterator[pl.DataFrame]:
     """Yield the lines as frames with one String column ``line``, without their ends (LF or CRLF).
 
-    A last line without its end may be cut within a number: it counts as skipped in *notes*.
+    A last line without its end may be cut within a number: it counts as skipped in *notes*, unless
+    *keep_last*.
     """
     for raw in chunks(source):
-        if not raw.endswith(b"\n"):
+        if not (keep_last or raw.endswith(b"\n")):
             raw = raw[: raw.rfind(b"\n") + 1]
             notes.skipped += 1
         if raw:

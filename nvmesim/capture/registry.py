@@ -151,7 +151,6 @@ READERS: Final[tuple[Reader, ...]] = (
     LazyReader("elbencho", "generators"),
     LazyReader("spdk", "printed"),
     LazyReader("ioping", "printed"),
-    # These import Numba.
     LazyReader("blkparse", "blkparse"),
     LazyReader("blktrace", "blktrace_binary"),
     LazyReader("tracepoints", "blkparse"),

@@ -95,6 +95,8 @@ _KNOWN: Final = (
     _retired("vSCSI", _VSCSI, _TRACE),
     # Source: 1a1a11a/libCacheSim, generalReader/lcs.h, 0x123456789ABCDEF0
     _retired("LCS of libCacheSim", rb"\A\xf0\xde\xbc\x9a\x78\x56\x34\x12", _TRACE),
+    _retired("biolatency as JSON", r"^\{(?:\"type\": \"l?hist\"|[^\n]{0,200}'interval-start')",
+        "run biolatency without -j, bpftrace without -f json"),
     _retired("nvme events of ftrace alone",
         r"\d\.\d{6,9}: +(?:nvme:)?nvme_(?:setup_cmd|complete_rq): ",
         "trace block_rq_issue and block_rq_complete"),

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast, overload
 
@@ -235,20 +236,14 @@ def from_table(
         raise CatalogError(f"extends is {extends!r}; name a catalog entry or a file")
     if extends is not None:
         extended = load(known, extends, base).model_dump(exclude_unset=True)
-        _overruled(extended, values)
+        # what is stated holds for all: it is taken out of what differs by level and by kernel
+        until = list(extended.get("until", {}).values())
+        levels = (each.get("by_level", {}).values() for each in (extended, *until))
+        for differs in (*until, *chain.from_iterable(levels)):
+            for key in values:
+                differs.pop(key, None)
         values = merged(extended, values)
     return validated(MODELS[known], {"name": name, **values})
-
-
-def _overruled(extended: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
-    """Take what is *stated* out of what differs by level and by kernel: it holds for all."""
-    until = list(extended.get("until", {}).values())
-    by_level = [
-        level for table in (extended, *until) for level in table.get("by_level", {}).values()
-    ]
-    for table in (*until, *by_level):
-        for key in stated:
-            table.pop(key, None)
 
 
 def with_state(profile: DriveProfile, state: Literal["fresh", "steady"]) -> DriveProfile:

@@ -1,4 +1,4 @@
-"""`nvmesim init`: a first scenario, asked for or from options, with comments."""
+"""`nvmesim init`: a first scenario, asked for or from options; `nvmesim ui`: the page."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nvmesim.cli.output import check_writable, option, output_path
 from nvmesim.errors import InputError, NvmesimError, nearest
 from nvmesim.files import write_text
 from nvmesim.raid.levels import CHOICES, MD_LEVELS, POOL_LEVELS
+from nvmesim.version import install_command
 
 if TYPE_CHECKING:
     from nvmesim.catalog.profile import PlatformProfile
@@ -266,3 +267,26 @@ def _engine(raid: str, system: str) -> str:
     spaces = {"raid5": "parity", "raid6": "parity"}.get(raid, "mirror")
     windows = "intel-vroc" if raid == "raid0" else f"storage-spaces-{spaces}"
     return windows if system == "windows" else "linux-md"
+
+
+@click.command(epilog="Example: nvmesim ui, or nvmesim ui report.html")
+@click.argument("file", metavar="[FILE.html]", required=False, type=click.Path(path_type=Path))
+@option("--port", "Port of the page; default: a free one.", type=click.IntRange(1, 65535))
+@option("--no-browser", "Print the address and open nothing.", is_flag=True)
+def ui(file: Path | None, port: int | None, no_browser: bool) -> int:
+    """Design a server in the browser.
+
+    Pick parts, drop captures, move sliders, read the answer, send the report. FILE.html, a file
+    that the page wrote, is opened with its designs. The page is served to this machine
+    alone (127.0.0.1) at an address with a secret in it, the first line that is printed; nothing is
+    sent anywhere. Ctrl-C ends it.
+    """
+    try:
+        from nvmesim.ui.answer import designs_in
+        from nvmesim.ui.serve import serve
+    except ImportError as error:
+        raise InputError(f"ui needs {error.name}: {install_command('ui')}") from None
+
+    opened = [] if file is None else designs_in(file)
+    serve(port, browser=not no_browser, say=click.echo, opened=opened)
+    return 0

@@ -40,8 +40,7 @@ COMMANDS: Final = {
     "compare": "design_commands",
     "sensitivity": "design_commands",
     "diagnose": "design_commands",
-    "ui": "lab",
-    "lab": "lab",
+    "ui": "init",
 }
 
 

@@ -213,14 +213,25 @@ def _throttled(machine: Machine, target: Target, before: Mapping[str, str]) -> b
 
 
 def _run(plan: Plan) -> Measuring:
+    from nvmesim.capture.registry import read_captures
     from nvmesim.study.measuring.measure import measure as run_plan
+    from nvmesim.units import format_iops
 
-    spent = 0.0
+    left_s = plan.budget_s
 
-    def say(step: MeasuredStep) -> None:
-        nonlocal spent
-        spent += step.seconds
-        _say_step(step, plan.budget_s - spent)
+    def say(step: MeasuredStep) -> None:  # a line a row: the table grows while it measures
+        nonlocal left_s
+        left_s -= step.seconds
+        (found,) = read_captures([step.file]).measurements
+        rate = format_iops(sum(op.iops for op in found.ops.values()))
+        row = step.row
+        load = f"{row.op} {row.kib}k, {row.jobs} x {row.depth}"
+        left = f"at most {max(0.0, left_s) / 60:.1f} min left"
+        moved = "" if step.settled else "   the rate did not settle"
+        click.echo(
+            f"{row.name:10} {load:22} {rate:>12} {step.seconds:4.0f} s   {_known(step):15}   "
+            f"{left}{moved}", err=True,
+        )  # fmt: skip
 
     say_if_compiling("compiled")
     whose = "the drive" if plan.answer is None else "that server"
@@ -228,23 +239,6 @@ def _run(plan: Plan) -> Measuring:
     ending = "finishing the row and fitting what there is"
     with noting_interrupt(ending) as pressed, progress_bar() as progress:
         return run_plan(replace(plan, progress=progress, stop=pressed.is_set, on_step=say))
-
-
-def _say_step(step: MeasuredStep, left_s: float) -> None:
-    """One line a row on stderr: the table grows while it measures."""
-    from nvmesim.capture.registry import read_captures
-    from nvmesim.units import format_iops
-
-    (found,) = read_captures([step.file]).measurements
-    rate = format_iops(sum(op.iops for op in found.ops.values()))
-    row = step.row
-    load = f"{row.op} {row.kib}k, {row.jobs} x {row.depth}"
-    left = f"at most {max(0.0, left_s) / 60:.1f} min left"
-    moved = "" if step.settled else "   the rate did not settle"
-    click.echo(
-        f"{row.name:10} {load:22} {rate:>12} {step.seconds:4.0f} s   {_known(step):15}   "
-        f"{left}{moved}", err=True,
-    )  # fmt: skip
 
 
 def _known(step: MeasuredStep) -> str:

@@ -148,12 +148,28 @@ def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
 
     from nvmesim.catalog.load import find, read
     from nvmesim.catalog.toml import is_path
+    from nvmesim.show.blocks import Block, Bullets, Line, table
+    from nvmesim.show.terminal import show
 
     profile = read(None, Path(name)) if is_path(name) else find(name)
     if as_json or outer_json:
         print_json(profile.model_dump(mode="json", exclude_none=True))
-    else:
-        _print_entry(profile)
+        return 0
+    what = ": ".join(text for text in (profile.kind, profile.model) if text)
+    facts = _facts(profile)
+    if profile.kind == "platform":
+        facts += [*_flat("server", profile.server), *_flat("adapters", profile.adapters),
+                  *_flat("controllers", profile.controllers)]  # fmt: skip
+    headings = ("key", "<value", "<95 % interval", "<basis", "<source")
+    rows: list[tuple[str, ...]] = [(key, text, "", "", "") for key, text in facts]
+    rows += [*_numbers(profile), *_variants(profile)]
+    blocks: list[Block] = [Line(profile.name, "title"), Line(what, "soft")]
+    blocks.append(table("Numbers", headings, rows))
+    notes = tuple(line for line in profile.notes.splitlines() if line)
+    sources = tuple(getattr(profile, "sources", ()))
+    blocks += [Bullets(lines, title) for title, lines in (("notes", notes), ("sources", sources))
+               if lines]  # fmt: skip
+    show(blocks)
     return 0
 
 
@@ -179,27 +195,6 @@ def _list(kind: str | None, as_json: bool) -> int:
     ]
     show([table("Catalog", ("kind", "<name", "<model", "assumed"), rows)])
     return 0
-
-
-def _print_entry(profile: Profile) -> None:
-    from nvmesim.show.blocks import Block, Bullets, Line, table
-    from nvmesim.show.terminal import show
-
-    what = ": ".join(text for text in (profile.kind, profile.model) if text)
-    facts = _facts(profile)
-    if profile.kind == "platform":
-        facts += [*_flat("server", profile.server), *_flat("adapters", profile.adapters),
-                  *_flat("controllers", profile.controllers)]  # fmt: skip
-    headings = ("key", "<value", "<95 % interval", "<basis", "<source")
-    rows: list[tuple[str, ...]] = [(key, text, "", "", "") for key, text in facts]
-    rows += [*_numbers(profile), *_variants(profile)]
-    blocks: list[Block] = [Line(profile.name, "title"), Line(what, "soft")]
-    blocks.append(table("Numbers", headings, rows))
-    notes = tuple(line for line in profile.notes.splitlines() if line)
-    sources = tuple(getattr(profile, "sources", ()))
-    blocks += [Bullets(lines, title) for title, lines in (("notes", notes), ("sources", sources))
-               if lines]  # fmt: skip
-    show(blocks)
 
 
 def _facts(profile: Frozen) -> list[tuple[str, str]]:

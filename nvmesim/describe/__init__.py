@@ -84,7 +84,11 @@ def description(files: Sequence[str | PathLike[str]]) -> Description:
     ran = {dump.dump.tool.split()[0] for each in found for dump in each.dumps}
     server.missing.extend(f"{tool} did not run there" for tool in tools if tool not in ran)
     ignored = [text for each in found for text in each.ignored]
-    text = _scenario_text(server, [path.name for path in paths], ignored)
+    blocks = [
+        _header(server, [path.name for path in paths], ignored), _server(server),
+        *_adapters(server), *_drives(server), *_volumes(server), _workload(server),
+    ]  # fmt: skip
+    text = "\n".join("\n".join(block) + "\n" for block in blocks)
     try:
         resolve(scenario_from_dict(tomllib.loads(text)))
     except InputError as error:
@@ -105,22 +109,6 @@ def collecting_script() -> str:
 
 
 # -- the scenario file -----------------------------------------------------------------------------
-
-
-def _scenario_text(server: Server, names: list[str], ignored: list[str]) -> str:
-    """Return *server* as a scenario file; *names* are the files that it was read from.
-
-    *ignored* says what is in them that nvmesim does not read.
-    """
-    blocks = [
-        _header(server, names, ignored),
-        _server(server),
-        *_adapters(server),
-        *_drives(server),
-        *_volumes(server),
-        _workload(server),
-    ]
-    return "\n".join("\n".join(block) + "\n" for block in blocks)
 
 
 def _header(server: Server, names: list[str], ignored: list[str]) -> list[str]:

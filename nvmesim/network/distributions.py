@@ -144,15 +144,11 @@ def pausing_table(mean_ps: float, cv: float, stops: tuple[Stop, ...]) -> Ints:
     for _ in range(RISES):
         spread = table_mean(_ticks(body + more)) - table_mean(_ticks(body))
         table = _ticks(body + more * (wanted / spread if spread > 0 else 1.0))
-        if _rises(table):
+        if all((np.diff(half) >= 0).all() for half in np.split(table, 2)):
             return table
         # stops far shorter than the steps between edges are no more than what steps round off
         more = np.concatenate([np.maximum.accumulate(half) for half in np.split(table, 2)]) - body
     return _ticks(body + more)
-
-
-def _rises(table: Ints) -> bool:
-    return all(bool((np.diff(half) >= 0).all()) for half in np.split(table, 2))
 
 
 def _normal_quantiles(levels: npt.NDArray[np.float64]) -> Floats:

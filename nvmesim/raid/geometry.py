@@ -74,8 +74,7 @@ class RaidGeometry(ArrayOptions):
     3
     >>> RaidGeometry("raid5", 4, "64 KiB", degraded=(0, 2))
     Traceback (most recent call last):
-    nvmesim.errors.FailedArrayError: raid5 of 4 members has failed: members 0 and 2 are missing and\
- it survives 1; restore a member or take a level with more redundancy
+    nvmesim.errors.FailedArrayError: raid5 of 4 members has failed; missing: 0 and 2
     """
 
     level: int
@@ -114,18 +113,9 @@ class RaidGeometry(ArrayOptions):
                 f"max_sectors is {most} bytes; it is a multiple of 512 of at least 4096"
             )
         if not survives(self.level, self.members, self.layout_name, self.lost):
-            raise FailedArrayError(self._failed_text(), self.lost)
-
-    def _failed_text(self) -> str:
-        record, lost = self.record, self.lost
-        names = " and ".join(str(member) for member in lost)
-        missing = f"members {names} are missing" if len(lost) > 1 else f"member {names} is missing"
-        name, why = record.name, f" and it survives {record.survives(self.members)}"
-        remedy = "restore a member or take a level with more redundancy"
-        if record.copies == "layout":
-            name, why = f"{name} {self.layout_name}", ", which hold every copy of some chunk"
-            remedy = "restore a member or take more copies"
-        return f"{name} of {self.members} members has failed: {missing}{why}; {remedy}"
+            lost = " and ".join(map(str, self.lost))
+            text = f"{record.name} of {self.members} members has failed; missing: {lost}"
+            raise FailedArrayError(text, self.lost)
 
     @cached_property
     def record(self) -> Level:

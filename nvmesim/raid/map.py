@@ -122,7 +122,10 @@ class RaidMap:
             return [(member, offset) for member in range(self.members)]
         index, inside = divmod(offset, self.chunk)
         if not self._level.redundant:
-            return [self._locate_zone(offset)]
+            zone = next(zone for zone in self.zones if offset < zone.end)
+            member = zone.members[(index - zone.first_chunk) % len(zone.members)]
+            row = (offset - zone.start) // self.chunk // len(zone.members)
+            return [(member, zone.member_start + row * self.chunk + inside)]
         if self._level.mirrored:
             return [(m, row * self.chunk + inside) for m, row in self._copies(index)]
         stripe, data = divmod(index, self.data_disks)
@@ -186,13 +189,6 @@ class RaidMap:
             zones.append(Zone(start, end, limit, inside, origin))
             start, limit = end, size
         return tuple(zones)
-
-    def _locate_zone(self, offset: int) -> Place:
-        zone = next(zone for zone in self.zones if offset < zone.end)
-        count = len(zone.members)
-        member = zone.members[(offset // self.chunk - zone.first_chunk) % count]
-        row = (offset - zone.start) // self.chunk // count
-        return member, zone.member_start + row * self.chunk + offset % self.chunk
 
     @property
     def _far_rows(self) -> int:

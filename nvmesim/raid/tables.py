@@ -38,15 +38,10 @@ from nvmesim.raid.planner.plan import (
     SECTOR,
     Pattern,
     bitmap_phase,
-    coalesced_table,
-    is_reused,
-    needs_depth_model,
-    overflows_at_random,
+    followed_table,
     pieces,
-    random_overflow_table,
     raw_plan,
-    reused_table,
-    sequential_table,
+    stream_table,
 )
 
 Access = Literal["random", "sequential"]
@@ -79,8 +74,9 @@ def plan_table(
     pattern = Pattern(op, block_size, align, offset, span, depth)
     # With a rebuild, the parts below and above the point that it has reached.
     share = Fraction(geometry.rebuilt).limit_denominator(100) if geometry.rebuilding else 0
+    make = stream_table if access == "sequential" else _random_table
     parts = [
-        (_part(geometry, replace(pattern, below=below), access), int(weight * 100))
+        (make(geometry, replace(pattern, below=below)), int(weight * 100))
         for below, weight in ((False, 1 - share), (True, share))
         if weight
     ]
@@ -92,16 +88,6 @@ def plan_table(
             first_dirty = block_size / region_bytes(geometry) if access == "sequential" else 0.0
         table = with_rare_phase(table, bitmap_phase(geometry), min(first_dirty, 1.0))
     return table
-
-
-def _part(geometry: RaidGeometry, pattern: Pattern, access: Access) -> PlanTable:
-    if access == "random":
-        if overflows_at_random(geometry, pattern):
-            return random_overflow_table(geometry, pattern)
-        return _random_table(geometry, pattern)
-    if needs_depth_model(geometry, pattern):
-        return coalesced_table(geometry, pattern)
-    return sequential_table(geometry, pattern)
 
 
 def _check_sizes(block_size: int, align: int, offset: int, span: int | None, depth: int) -> None:
@@ -158,8 +144,9 @@ def representatives(geometry: RaidGeometry, offsets: Ints, block_size: int) -> I
 def _random_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
     if not geometry.record.redundant and isinstance(geometry.member_size, tuple):
         return _zoned_table(geometry, pattern)
-    if is_reused(geometry, pattern):
-        return reused_table(geometry, pattern)
+    found = followed_table(geometry, pattern)
+    if found is not None:
+        return found
     block_size, align, span = pattern.block_size, pattern.align, pattern.span
     period = period_bytes(geometry)
     if crosses_barriers(geometry, block_size, align, pattern.offset):

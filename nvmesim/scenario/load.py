@@ -255,7 +255,9 @@ def _table(table: Mapping[str, Any], path: str, text: Mapping[str, str]) -> Iter
     inner: list[tuple[str, Any]] = []
     for key, value in table.items():
         here = f"{path}.{toml_key(key)}".lstrip(".")
-        if (isinstance(value, Mapping) and _is_large(value)) or _is_listed(value):
+        parts = value if isinstance(value, list | tuple) else ()
+        is_listed = bool(parts) and all(isinstance(part, Mapping) for part in parts)
+        if is_listed or (isinstance(value, Mapping) and _is_large(value)):
             inner.append((here, value))
             continue
         line = f"{toml_key(key)} = {toml_value(value)}"
@@ -269,14 +271,6 @@ def _table(table: Mapping[str, Any], path: str, text: Mapping[str, str]) -> Iter
             yield ""
             yield f"{head:<{COLUMN - 1}} # {comment}" if comment else head
             yield from _table(part, here, text)
-
-
-def _is_listed(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(map(_is_table, value))
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _is_large(table: Mapping[str, Any]) -> bool:

@@ -175,15 +175,12 @@ class WorkloadSpec(Strict):
             raise ValueError("threads (per target) and threads_total exclude each other; keep one")
         if {"fsync", "fdatasync"} <= given:
             raise ValueError("fsync and fdatasync exclude each other; keep one")
-        self._check_companions(sources[0] if sources else "", given)
-        return self
-
-    def _check_companions(self, source: str, given: set[str]) -> None:
-        """Refuse keys that *source* already says or that need another one."""
+        source = sources[0] if sources else ""
         for key in sorted(given - _COMPANIONS[source]):
             if source:
                 raise ValueError(f"{key} cannot be given beside {source}, which says it itself")
             raise ValueError(f"{key} needs {'trace' if key == 'speed' else 'rate'}")
+        return self
 
 
 _ANY = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from nvmesim.show.blocks import Table, table
+from nvmesim.show import blocks
 from nvmesim.show.words import LIMITS, gigabytes, kiops, percent
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _COLUMNS: Final[dict[str, tuple[str, Show]]] = {
 class Shown:
     """A table that a notebook shows."""
 
-    def __init__(self, shown: Table) -> None:
+    def __init__(self, shown: blocks.Table) -> None:
         self.table = shown
 
     def _repr_html_(self) -> str:
@@ -76,11 +76,11 @@ class Shown:
         return text([self.table])
 
 
-def table_of(frame: pl.DataFrame) -> Shown:
+def table(frame: pl.DataFrame) -> Shown:
     """Return *frame* as a table with units; columns of `ns.sweep` are named as people name them.
 
     >>> import polars as pl
-    >>> print(table_of(pl.DataFrame({"drives": [2], "iops": [1.2e6], "lat_p99_us": [150.4]})))
+    >>> print(table(pl.DataFrame({"drives": [2], "iops": [1.2e6], "lat_p99_us": [150.4]})))
     drives   IOPS   p99 us
     2        1.2M      150
     """
@@ -91,7 +91,7 @@ def table_of(frame: pl.DataFrame) -> Shown:
     ]
     left = len(frame) - MOST_ROWS
     notes = [f"{left:,} rows more"] if left > 0 else []
-    return Shown(table("Table", [heading for heading, _ in known], cells, notes=notes))
+    return Shown(blocks.table("Table", [heading for heading, _ in known], cells, notes=notes))
 
 
 def _column(name: str, values: pl.Series) -> tuple[str, Show]:

@@ -161,7 +161,20 @@ class LoadSearch:
         if self.is_open:
             return self._deepest(0, (near and near.rate) or self.first.rate or 1.0)
         start = near or Applied(self.first.threads, self.first.outstanding, 0)
-        return self._over_threads(self._deepest(start.threads, start.outstanding))
+        best = self._deepest(start.threads, start.outstanding)
+        # spread over twice or half the threads while that brings more
+        cpus = sum(s.logical_cpus for s in self.scenario.sockets)
+        each = self.first.n_threads // self.first.threads
+        most = max(self.first.threads, cpus // max(1, each))
+        # Fewer threads bring no more, but each request costs less CPU when they sleep less often.
+        factors = (2.0, 0.5) if self.limits.cpu is not None or not best.holds else (2.0,)
+        for factor in factors:
+            moved = best
+            while (more := self._moved(moved, factor, most)) is not None:
+                moved = more
+            if moved is not best:
+                return self._deepest(moved.applied.threads, moved.depth)
+        return best
 
     # One axis at a time ---------------------------------------------------------------------------
 
@@ -214,21 +227,6 @@ class LoadSearch:
             share = -math.log(low.pressure) / math.log(high.pressure / low.pressure)
         at = low.depth * (high.depth / low.depth) ** min(0.85, max(0.15, share))
         return float(at if self.is_open else min(high.depth - 1, max(low.depth + 1, round(at))))
-
-    def _over_threads(self, best: Trial) -> Trial:
-        """Spread the load over twice or half the threads while that brings more."""
-        cpus = sum(s.logical_cpus for s in self.scenario.sockets)
-        each = self.first.n_threads // self.first.threads
-        most = max(self.first.threads, cpus // max(1, each))
-        # Fewer threads bring no more, but each request costs less CPU when they sleep less often.
-        factors = (2.0, 0.5) if self.limits.cpu is not None or not best.holds else (2.0,)
-        for factor in factors:
-            moved = best
-            while (more := self._moved(moved, factor, most)) is not None:
-                moved = more
-            if moved is not best:
-                return self._deepest(moved.applied.threads, moved.depth)
-        return best
 
     def _moved(self, best: Trial, factor: float, most: int) -> Trial | None:
         """As much in flight over *factor* times the threads; None if that brings nothing."""

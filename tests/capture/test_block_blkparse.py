@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvmesim.capture import lines
 from nvmesim.capture.capture import fio_bin_index
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers import blkparse, blktrace_binary
+from nvmesim.capture.readers import blktrace_binary
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import table as request_table
 from nvmesim.capture.requests import table as tally
@@ -134,18 +133,6 @@ def test_a_trace_of_issues_alone_is_refused(tmp_path: Path) -> None:
     said = refused(line("D", 0.1) + line("D", 0.2, sector=8), tmp_path)
     assert "without one whole request" in said
     assert "2 issues with no completion" in said
-
-
-@pytest.mark.parametrize("size", [200, 10_000])
-def test_chunks_of_any_size_give_the_same(size: int, monkeypatch) -> None:
-    path = DATA / "blkparse" / "mix_qd16_fsync.CUT1600.txt.gz"
-    whole = read_capture(path)
-    cut = lines.chunks
-    monkeypatch.setattr(blkparse, "chunks", lambda source: cut(source, size))
-    parts = read_capture(path)
-    assert table(parts).equals(table(whole))
-    assert (parts.rows, parts.skipped) == (whole.rows, whole.skipped)
-    assert set(parts.warnings) == set(whole.warnings)
 
 
 def test_a_long_trace_is_read_again_in_batches(monkeypatch, tmp_path: Path) -> None:

@@ -163,11 +163,11 @@ def test_many_outstanding_make_the_pool_grow() -> None:
 
 
 def test_memory_is_bounded_when_completions_are_missing(monkeypatch) -> None:
-    monkeypatch.setattr("nvmesim.capture.requests.pairing.MAX_POOL", 1 << 13)
+    monkeypatch.setattr("nvmesim.capture.requests.pairing.MAX_FLYING", 1 << 13)
     n = 30_000
     pairer, notes = Pairer(), Notes()
     pairer.feed(events([("D", i, 8 * i, 8) for i in range(n)]))
-    assert pairer._pool.shape[0] <= 1 << 13
+    assert pairer._in_flight <= 1 << 13
     pairer.finish(notes)
     assert notes.warnings[0].startswith(f"{n} issues with no completion")
 

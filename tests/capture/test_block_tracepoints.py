@@ -119,26 +119,6 @@ def test_biosnoop_bt_is_refused_with_what_to_do(tmp_path: Path) -> None:
     assert "trace block_rq_issue" in said
 
 
-def test_histograms_as_json_are_those_of_the_tables(tmp_path: Path) -> None:
-    """``bpftrace -f json`` has inclusive bounds; ``biolatency -j`` prints Python's quotes."""
-    text = (
-        '{"type": "attached_probes", "data": {"probes": 2}}\n'
-        '{"type": "hist", "data": {"@lat_ns": {"nvme0n1": [{"min": 65536, "max": 131071, '
-        '"count": 40}, {"min": 131072, "max": 262143, "count": 8}]}}}\n'
-    )
-    (m,) = read_text(text, tmp_path).measurements
-    assert (m.label, m.mixed.count) == ("lat_ns nvme0n1", 48)
-    assert m.mixed.clat.bin_s.tolist() == pytest.approx([65_536e-9 * 2**0.5, 131_072e-9 * 2**0.5])
-    text = (
-        "Tracing block device I/O... Hit Ctrl-C to end.\n"
-        "{'ts': '2024-01-01 10:00:00', 'val_type': 'usecs', 'data': ["
-        "{'interval-start': 64, 'interval-end': 127, 'count': 10}]}\n"
-    )
-    (m,) = read_text(text, tmp_path).measurements
-    assert m.mixed.clat.bin_s.tolist() == pytest.approx([64e-6 * 2**0.5])
-    assert m.mixed.clat.bin_count.tolist() == [10]
-
-
 def test_histograms_of_intervals_and_their_mean(tmp_path: Path) -> None:
     table = (
         "     usecs               : count     distribution\n        16 -> 31         : {} |**  |\n"

@@ -238,11 +238,3 @@ def test_several_measurements_share_only_what_is_equal() -> None:
     )
     assert table["ops"]["read"]["latency_s"]["p99"] is None
     assert table["warnings"][0].startswith("warm-read: ")
-
-
-def test_points() -> None:
-    table = described("points/datasheet.csv")
-    assert table["rows"] == 5
-    assert table["ops"]["read"]["count"] == 0
-    assert table["measurements"][0]["ops"]["read"]["latency_s"]["p99"] == pytest.approx(110e-6)
-    assert table["measurements"][4]["cpu"]["total_pct"] == 310.5

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import config
 
 from nvmesim.capture import lines
 from nvmesim.capture.lines import (
@@ -28,9 +27,8 @@ from nvmesim.capture.lines import (
     TableColumn,
     operation_of,
 )
-from nvmesim.capture.readers import blkparse, blkparse_kernel
 from nvmesim.capture.registry import read_capture
-from nvmesim.capture.requests import UNKNOWN_TIME, kernel_cache
+from nvmesim.capture.requests import UNKNOWN_TIME
 from tests.capture.composed import FORMS, requests
 from tests.fuzz.memory import MemorySource
 
@@ -179,8 +177,7 @@ def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monke
         def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[bytes]:
             return lines._chunks(source, size)
 
-        for module in (blkparse, lines):
-            monkeypatch.setattr(module, "chunks", cut)
+        monkeypatch.setattr(lines, "chunks", cut)
         table, skipped, warnings = table_of(path)
         assert table.equals(whole[0])
         assert (skipped, warnings) == whole[1:]
@@ -209,32 +206,6 @@ def test_times_of_19_digits_are_read(tmp_path: Path) -> None:
     table, skipped, _ = table_of(path)
     assert skipped == 0
     assert sorted(table["issue_ns"].to_list()) == [0, 900, 1800, 2700]
-
-
-def test_what_is_kept_on_disk_is_of_all_the_files(tmp_path: Path, monkeypatch) -> None:
-    """A function whose helpers changed is compiled again: Numba looks at its own file only."""
-    copies = [tmp_path / f"{i}.py" for i, _ in enumerate(kernel_cache.kernel_files())]
-    for copy, path in zip(copies, kernel_cache.kernel_files(), strict=True):
-        copy.write_bytes(path.read_bytes())
-    monkeypatch.setattr(kernel_cache, "kernel_files", lambda: copies)
-    sources = kernel_cache.sources.__wrapped__
-    before = sources()
-    assert before == kernel_cache.sources()
-    for path in copies:
-        text = path.read_bytes()
-        path.write_bytes(text + b"#\n")
-        assert sources() != before, path.name
-        path.write_bytes(text)
-    if not config.DISABLE_JIT:
-        assert blkparse_kernel._line_end._cache._sources() == before
-
-
-def test_every_compiled_function_is_in_the_key_of_its_code() -> None:
-    """Else code on disk would be used again after a change of what it calls."""
-    room = Path(kernel_cache.__file__).parents[1]
-    using = {p for p in room.rglob("*.py") if "@compiled" in p.read_text("utf-8")}
-    assert using
-    assert using <= set(kernel_cache.kernel_files())
 
 
 READ = """

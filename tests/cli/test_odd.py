@@ -181,31 +181,6 @@ def test_all_sets_make_a_scoreboard(nvmesim, tmp_path, monkeypatch):
     assert "interfaces" in (tmp_path / "SCOREBOARD.md").read_text("utf-8")
 
 
-def test_notebooks_without_jupyterlab(nvmesim, tmp_path, monkeypatch):
-    from nvmesim.cli import lab
-
-    monkeypatch.setattr(lab, "NEEDED", ("no_such_module",))
-    said = nvmesim("lab", tmp_path / "books")
-    assert said.code == 2
-    assert "JupyterLab is not installed (no_such_module)" in said.err
-    assert nvmesim("lab", tmp_path / "books", "--copy-only").code == 0
-    assert sorted((tmp_path / "books").glob("*.ipynb"))
-    (tmp_path / "file").write_text("x")
-    assert "is a file; name a folder" in nvmesim("lab", tmp_path / "file", "--copy-only").err
-
-
-def test_the_options_of_the_notebook_server(tmp_path, monkeypatch, nvmesim):
-    from nvmesim.cli import lab
-
-    asked: list[list[str]] = []
-    monkeypatch.setattr(lab, "_served", lambda command: asked.append(command) or 0)
-    monkeypatch.setattr(lab, "NEEDED", ())
-    assert nvmesim("lab", tmp_path, "--no-browser", "--port", "8899", "--allow-root").code == 0
-    assert {"--no-browser", "--allow-root", "--port=8899"} <= set(asked[0])
-    assert nvmesim("lab", tmp_path).code == 0
-    assert not {"--no-browser", "--allow-root"} & set(asked[1])
-
-
 def test_a_sweep_as_json(nvmesim, scenario, tmp_path):
     said = nvmesim(
         "sweep", scenario, "--over", "workload.0.outstanding=1,4", "-o", tmp_path / "g.csv",

@@ -68,7 +68,6 @@ def cpu_s(code):
 
 def test_public_names():
     assert nvmesim.__all__ == sorted(nvmesim.__all__)
-    assert set(nvmesim._HOME) == set(nvmesim.__all__)
     for name in nvmesim.__all__:
         assert getattr(nvmesim, name) is not None
         assert name in dir(nvmesim)

@@ -49,7 +49,7 @@ def test_units_and_docstrings_of_profiles_are_on_the_page(pages):
 
 def test_every_command_is_on_the_page(pages):
     text = pages.command_page()
-    for name in ("run", "calibrate", "sweep", "catalog show", "lab"):
+    for name in ("run", "calibrate", "sweep", "catalog show"):
         assert f"\n## nvmesim {name}\n" in text
     assert "--precision" in text
 

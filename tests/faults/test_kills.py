@@ -150,22 +150,3 @@ def test_two_sweeps_on_one_cache_of_which_one_is_killed(files, start, tmp_path, 
     whole = ns.sweep(files["scenario"], {"workload.outstanding": "1..12"}, cache=False, workers=1)
     for name in ("a.parquet", "b.parquet"):
         assert_frame_equal(pl.read_parquet(tmp_path / name), whole)
-
-
-@pytest.mark.parametrize("kills", KILLS)
-def test_a_sweep_that_is_killed_again_and_again(files, start, tmp_path, kills):
-    out = tmp_path / "s.parquet"
-    over = "workload.outstanding=1..24"
-    arguments = ["sweep", files["scenario"], "--over", over, "-o", out, "--no-cache",
-                 "--workers", "2", "--resume"]  # fmt: skip
-    roll = random.Random(3)
-    for _ in range(kills):
-        child = start(*arguments)
-        time.sleep(0.5 + 3 * roll.random())
-        child.kill()
-        child.communicate(timeout=60)
-        if out.exists():
-            break
-    assert ended(start(*arguments)) == 0
-    whole = ns.sweep(files["scenario"], {"workload.outstanding": "1..24"}, cache=False, workers=1)
-    assert_frame_equal(pl.read_parquet(out), whole)

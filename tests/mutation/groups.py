@@ -30,7 +30,7 @@ def _raid(names: str) -> tuple[str, ...]:
     return _tests(RAID, names)
 
 
-MD_CASES = ("tests/raid/test_md_cases.py", "-k", "not long_run and not random_case")
+MD_CASES = ("tests/raid/test_md_cases.py", "-k", "not random_case")
 """The cases of a real md that are exact."""
 
 

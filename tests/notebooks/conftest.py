@@ -5,7 +5,7 @@ import json
 import os
 import re
 import secrets
-import signal
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS, CAPTURES = ROOT / "notebooks", ROOT / "calibration" / "local-disk"
 START_S = 90
 RAN = re.compile(r"\[(\d+|\*)\]")
 IDLE = re.compile(r"\| Idle$")
@@ -26,7 +28,7 @@ RUN_S = 400
 
 @dataclass
 class Server:
-    """A JupyterLab server that `nvmesim lab` started."""
+    """A JupyterLab server."""
 
     folder: Path
     port: int
@@ -79,7 +81,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """`nvmesim lab` in a folder of its own, as a user starts it."""
+    """JupyterLab in a folder of its own, with the notebooks and their captures."""
     if importlib.util.find_spec("jupyterlab") is None:
         pytest.skip("JupyterLab is not installed: no notebook was opened in it")
     home = tmp_path_factory.mktemp("lab")
@@ -94,9 +96,10 @@ def server(tmp_path_factory):
         "IPYTHONDIR": str(home / "ipython"),
         "XDG_CACHE_HOME": str(home / "cache"), "JUPYTER_PREFER_ENV_PATH": "1",
     }  # fmt: skip
-    program = "from nvmesim.cli import main; main()"
-    command = [sys.executable, "-c", program, "lab", str(folder), "--no-browser",
-               "--port", str(port)]  # fmt: skip
+    shutil.copytree(NOTEBOOKS, folder)
+    shutil.copytree(CAPTURES, folder / "captures", ignore=shutil.ignore_patterns("logs"))
+    command = [sys.executable, "-P", "-m", "jupyterlab", str(folder), "--no-browser",
+               f"--port={port}"]  # fmt: skip
     command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with (home / "log").open("w") as log:
         started = subprocess.Popen(command, env=env, stdout=log, stderr=log)
@@ -104,9 +107,8 @@ def server(tmp_path_factory):
             _wait(started, port, token, home / "log")
             yield Server(folder, port, token)
         finally:
-            started.send_signal(signal.SIGTERM)
+            started.terminate()
             started.wait(30)
-            assert not _answers(port, token), "the server outlived `nvmesim lab`"
 
 
 def _wait(started, port, token, log):

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.cli.lab import sources
-from nvmesim.cli.main import run_command
+from tests.notebooks.conftest import CAPTURES, NOTEBOOKS
 
-BOOKS = sorted(sources()[0].glob("*.ipynb"))
+BOOKS = sorted(NOTEBOOKS.glob("*.ipynb"))
 MOST_LINES = 9
 LONGEST_S = 120
 
@@ -68,7 +67,7 @@ def run_cell(text, names):
 @pytest.mark.parametrize("book", BOOKS, ids=lambda b: b.stem[:2])
 def test_every_cell_runs_in_time(book, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shutil.copytree(sources()[1], tmp_path / "captures", ignore=shutil.ignore_patterns("logs"))
+    shutil.copytree(CAPTURES, tmp_path / "captures", ignore=shutil.ignore_patterns("logs"))
     monkeypatch.chdir(tmp_path)
     started = time.monotonic()
     names = {"__name__": "__main__", "display": shown}
@@ -97,34 +96,6 @@ def test_a_kernel_runs_it(book, tmp_path, monkeypatch):
         nbclient.NotebookClient(
             notebook, timeout=LONGEST_S, resources={"metadata": {"path": str(book.parent)}}
         ).execute()
-
-
-def test_lab_copies_once_and_keeps_changes(tmp_path, capfd):
-    folder = tmp_path / "mine"
-    assert run_command(["lab", str(folder), "--copy-only"]) == 0
-    changed = folder / BOOKS[0].name
-    changed.write_text("mine")
-    (folder / BOOKS[1].name).unlink()
-    assert run_command(["lab", str(folder), "--copy-only"]) == 0
-    said = capfd.readouterr()
-    assert "1 files copied" in said.out
-    assert f"not this version's: {changed}" in said.err
-    assert said.err.count("not this version's") == 1
-    assert changed.read_text() == "mine"
-    assert list((folder / "captures").glob("randread_qd1.json"))
-
-
-def test_a_notebook_that_was_only_run_is_not_told(tmp_path, capfd):
-    assert run_command(["lab", str(tmp_path), "--copy-only"]) == 0
-    book = tmp_path / BOOKS[0].name
-    saved = json.loads(book.read_text("utf-8"))
-    for cell in saved["cells"]:
-        if cell["cell_type"] == "code":
-            cell["execution_count"] = 1
-    book.write_text(json.dumps(saved))
-    capfd.readouterr()
-    assert run_command(["lab", str(tmp_path), "--copy-only"]) == 0
-    assert capfd.readouterr().err == ""
 
 
 def test_notebooks_use_public_names_only():

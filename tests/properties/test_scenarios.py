@@ -87,13 +87,6 @@ def test_a_cache_whose_destager_begins_with_room_is_not_emptier_than_empty():
     assert check(tables) == "ran"
 
 
-@pytest.mark.slow
-@QUICK
-@given(scenarios())
-def test_their_intervals_too(tables):
-    check(tables, certainty=True)
-
-
 @pytest.mark.long
 @settings(QUICK, max_examples=100)
 @given(scenarios())

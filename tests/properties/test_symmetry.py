@@ -138,40 +138,6 @@ def test_bandwidth_divided(factor):
     assert moved(2.0 / factor) == pytest.approx(2 * 2e9 / factor, rel=2e-3)
 
 
-MOVED = [
-    # level, members, block, read, bytes read and written at the members per byte asked for
-    ("raid0", 4, "16 KiB", 1.0, 1, 0),
-    ("raid0", 4, "256 KiB", 1.0, 1, 0),
-    ("raid0", 4, "256 KiB", 0.0, 0, 1),
-    ("raid1", 2, "16 KiB", 0.0, 0, 2),
-    ("raid1", 3, "4 KiB", 0.0, 0, 3),
-    ("raid10", 4, "64 KiB", 0.0, 0, 2),
-    ("raid10", 4, "64 KiB", 1.0, 1, 0),
-    ("raid5", 6, "4 KiB", 0.0, 2, 2),
-    ("raid6", 8, "4 KiB", 0.0, 3, 3),
-    ("raid5", 4, "192 KiB", 0.0, 0, 4 / 3),
-    ("raid6", 5, "192 KiB", 0.0, 0, 5 / 3),
-    ("raid5", 5, "64 KiB", 1.0, 1, 0),
-]
-
-
-@pytest.mark.parametrize(("level", "n", "block", "read", "reads", "writes"), MOVED)
-def test_bytes_at_the_members_are_the_planner_s(level, n, block, read, reads, writes):
-    size = int(block.split()[0]) * 1024
-    tables = server(
-        volume={"raid": level, "chunk": "64 KiB"},
-        workload={"block_size": block, "read": read, "threads": 1, "outstanding": 4},
-    )
-    tables["drives"][0]["count"] = n
-    if level == "raid1":
-        tables["volume"].pop("chunk")
-    result = run(tables)
-    # what is in flight at either end of the window is counted on one side only
-    slack = 4 / result.requests * max(reads, writes) * size
-    assert abs(sum(m.read_bytes_per_request for m in result.members) - reads * size) <= slack
-    assert abs(sum(m.write_bytes_per_request for m in result.members) - writes * size) <= slack
-
-
 @pytest.mark.parametrize("block", [4096, 65536])
 @pytest.mark.parametrize("read", [1.0, 0.0])
 def test_bytes_on_the_port_are_what_the_link_is_held_for(block, read):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import nvmesim as ns
-from nvmesim.catalog.load import get, names, quantities, with_level
+from nvmesim.catalog.load import names
 from nvmesim.cli.main import run_command
 from nvmesim.errors import GeometryError
 from nvmesim.scenario.load import scenario_from_dict
@@ -18,24 +18,6 @@ STRIPS_KIB = {
     15: 128, 16: 8, 17: 128, 18: 64, 19: 128, 20: 32, 21: 128, 22: 64, 23: 128, 24: 16,
 }  # fmt: skip
 """Intel, VROC RAID 5 default strips by drive count (docs.graidtech.com/vroc 000101186)."""
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_every_number_that_counts_has_a_basis_and_a_source(name):
-    engine = get("raid-engine", name)
-    for level in engine.levels:
-        for key, quantity in quantities(with_level(engine, level)):
-            if quantity.value and key not in ("workers",):
-                where = f"{name} {level} {key}"
-                assert quantity.basis in ("measured", "fitted", "datasheet", "assumed"), where
-                assert quantity.source or name == "none" or key == "parity_rate", where
-    assert engine.sources
-
-
-def test_the_engines_that_the_interface_names():
-    wanted = {"linux-md", "intel-vroc", "tri-mode-9460", "hardware-raid", "storage-spaces-mirror",
-              "storage-spaces-parity", "none"}  # fmt: skip
-    assert wanted <= set(ENGINES)
 
 
 @pytest.mark.parametrize("members", sorted(STRIPS_KIB))
@@ -89,31 +71,6 @@ def asked(tmp_path, capsys, volume, load, requests=20_000):
     file.write_text(f"{HEAD}[volume]\n{volume}\n[[workload]]\n{load}\n[run]\nrequests={requests}\n")
     assert run_command(["run", str(file), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
-
-
-def commands(found):
-    keys = ("reads_per_request", "writes_per_request")
-    return [sum(m[key] for m in found["members"]) for key in keys]
-
-
-def moved(found):
-    keys = ("read_bytes_per_request", "write_bytes_per_request")
-    return [sum(m[key] for m in found["members"]) for key in keys]
-
-
-MD5 = 'raid = "raid5"\nchunk = "64 KiB"'
-ALONE = 'threads = 1\noutstanding = 1\nread = 0.0\nblock_size = "{}"\naccess = "{}"'
-
-
-def test_the_penalty_on_the_command_line(tmp_path, capsys):
-    """4 commands at random; 2 and a little in a stream; 16 times the bytes of 512 B each way."""
-    random = asked(tmp_path, capsys, MD5, ALONE.format("4 KiB", "random"), 2_000)
-    assert commands(random) == pytest.approx([2, 2])
-    stream = asked(tmp_path, capsys, MD5, ALONE.format("4 KiB", "sequential"), 8_000)
-    assert commands(stream)[1] == pytest.approx(2, rel=0.01)
-    assert commands(stream)[0] < 1.3
-    small = asked(tmp_path, capsys, MD5, ALONE.format("512 B", "random"), 2_000)
-    assert [n / 512 for n in moved(small)] == pytest.approx([16, 16])
 
 
 def test_the_sixty_of_storage_spaces_on_the_command_line(tmp_path, capsys):

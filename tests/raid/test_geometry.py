@@ -15,7 +15,7 @@ KIB = 1024
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        ({"degraded": (0, 1)}, "raid5 of 4 members has failed: members 0 and 1 are missing"),
+        ({"degraded": (0, 1)}, "raid5 of 4 members has failed; missing: 0 and 1"),
         ({"degraded": (0,), "rebuilding": (1,)}, "has failed"),
         ({"max_sectors": 100}, "max_sectors is 100 bytes"),
     ],

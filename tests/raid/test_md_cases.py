@@ -212,49 +212,6 @@ def test_commands_after_merging_with_parity_mostly_agree():
     assert agree / len(found) >= 0.9
 
 
-LONG = [
-    pytest.param(level, members, chunk, op, block, align, offset, degraded, id=name)
-    for name, level, members, chunk, op, block, align, offset, degraded in [
-        ("raid0 misaligned", 0, 4, 64, "read", 128, 4, 0, ()),
-        ("raid0 halfchunk", 0, 4, 16, "write", 64, 4, 0, ()),
-        ("raid10 misaligned", 10, 5, 64, "write", 96, 4, 0, ()),
-        ("raid10 degraded", 10, 4, 64, "write", 4, 4, 0, (0,)),
-        ("raid5 4K", 5, 4, 64, "write", 4, 4, 0, ()),
-        ("raid5 wide", 5, 8, 64, "write", 64, 64, 32, ()),
-        ("raid5 misaligned", 5, 5, 64, "write", 192, 4, 0, ()),
-        ("raid5 512 B", 5, 4, 64, "write", 0.5, 0.5, 0, ()),
-        ("raid5 degraded read", 5, 5, 64, "read", 64, 4, 0, (2,)),
-        ("raid5 degraded write", 5, 5, 64, "write", 4, 4, 0, (2,)),
-        ("raid6 one lost read", 6, 6, 64, "read", 4, 4, 0, (0,)),
-        ("raid6 one lost write", 6, 6, 64, "write", 64, 64, 0, (0,)),
-        ("raid6 two lost write", 6, 6, 64, "write", 4, 4, 0, (0, 1)),
-        ("raid6 misaligned", 6, 8, 64, "write", 256, 4, 0, ()),
-    ]
-]
-N_LONG = 25_000
-
-
-@pytest.mark.parametrize(
-    ("level", "members", "chunk", "op", "block", "align", "offset", "degraded"), LONG
-)
-@pytest.mark.long
-def test_expectation_is_within_one_percent_of_a_long_run(
-    level, members, chunk, op, block, align, offset, degraded
-):
-    size = "1048576"
-    row = {
-        "level": str(level), "members": str(members), "chunk_kib": str(chunk), "layout": "",
-        "tag": "failed=" + "+".join(map(str, degraded)) if degraded else "",
-        "op": "rand" + op, "bs_kib": str(block), "align_kib": str(align),
-        "offset_kib": str(offset), "n_ios": size, "iodepth": "1", "rot": "0",
-        "kernel": "6.1.192", "bitmap": "none", "rmw_level": "", "stripe_cache": "",
-    }  # fmt: skip
-    case = Case(row)
-    offsets = case.random_offsets(np.random.default_rng(3), N_LONG)
-    mean = sum(map(plan_vector, case.plans(offsets))) / N_LONG
-    np.testing.assert_allclose(mean, table_mean(case.table()), rtol=0.01)
-
-
 SECTOR = 512
 OPS = {"r": "read", "w": "write"}
 

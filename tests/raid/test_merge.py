@@ -115,11 +115,3 @@ def test_what_touches_is_joined_up_to_the_largest_command():
         most: [child[3] for child in joined(children, most)] for most in (4096, 8191, 8192, 12288)
     }
     assert sizes == {4096: [4096] * 3, 8191: [4096] * 3, 8192: [8192, 4096], 12288: [12288]}
-
-
-def test_strips_that_touch_are_one_command_up_to_the_limit():
-    strip = [((0,), True, n * BLOCK, BLOCK, 3) for n in range(3)]
-    other = ((1,), True, 0, BLOCK, 1)
-    assert joined([*strip, other], 2 * BLOCK) == [
-        ((0,), True, 0, 2 * BLOCK, 1), ((0,), True, 2 * BLOCK, BLOCK, 1), other,
-    ]  # fmt: skip

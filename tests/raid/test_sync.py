@@ -1,13 +1,11 @@
 """What md writes besides data: flushes of the load, FUA, and the bitmap."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
 import nvmesim as ns
-from nvmesim.cli.main import run_command
 from nvmesim.errors import ScenarioError
 from nvmesim.predict.pilots import clean_share, since_share
 from tests.raid.test_volume_load import ALONE, VOLATILE
@@ -125,30 +123,6 @@ def test_a_captured_drive_holds_no_flushes():
     drives = [{"profile": {"extends": "sata-ssd", "latencies": latencies}, "count": 2}]
     with pytest.raises(ScenarioError, match="holds no flushes"):
         ready_for({"raid": "raid1"}, {**ALONE, "fsync": 1}, drives=drives)
-
-
-def test_fio_and_diskspd_lines_end_to_end(tmp_path, capsys):
-    job = tmp_path / "commit.fio"
-    job.write_text("[global]\nioengine=libaio\ndirect=1\n[commit]\nrw=randwrite\nbs=4k\nfsync=1\n")
-    head = (
-        '[server]\n[[server.sockets]]\ncpu = "epyc-9654"\n[[drives]]\n'
-        'profile = "samsung-980pro-1tb"\ncount = 2\n[volume]\nraid = "raid1"\n'
-        "[run]\nrequests = 2000\n"
-    )
-    found = {}
-    for name, line in (
-        ("fio", f'fio = "{job.name}"'),
-        ("diskspd", 'diskspd = "-b4K -w100 -r -Sh"'),
-    ):
-        file = tmp_path / f"{name}.toml"
-        file.write_text(f"{head}[workload]\n{line}\n")
-        assert run_command(["run", str(file), "--json"]) == 0
-        found[name] = json.loads(capsys.readouterr().out)
-    assert found["fio"]["sync"]["latency_s"]["mean"] > 130e-6
-    assert found["diskspd"]["sync"] is None
-    assert found["diskspd"]["write"]["latency_s"]["mean"] > 130e-6
-    assert run_command(["run", str(tmp_path / "fio.toml")]) == 0
-    assert "flushes a second" in capsys.readouterr().out
 
 
 def test_the_report_says_it(tmp_path):

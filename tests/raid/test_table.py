@@ -258,3 +258,11 @@ def test_sizes_that_no_request_has(changes, text):
     arguments = {"op": "write", "block_size": 4096} | changes
     with pytest.raises(InputError, match=text):
         plan_table(geometry, **arguments)
+
+
+@pytest.mark.parametrize(("offset", "cut"), [(0, 0), (4096, 1), (1 << 20, 0)])
+def test_a_stream_on_a_mirror_is_cut_where_its_barriers_change(offset, cut):
+    """Once in 64 requests of 1 MiB, where they start beside a boundary of 64 MiB."""
+    table = plan_table(RaidGeometry(1, 2), "write", 1 << 20, "sequential", offset=offset)
+    commands = [len(table.plan(plan)[0]) for plan in table.order]
+    assert (commands.count(4), commands.count(2)) == ((1, 63) if cut else (0, 1))

@@ -253,13 +253,6 @@ def test_a_bitmap_costs_a_stream_one_write_a_region_and_a_narrow_span_nothing():
     assert random[1] == pytest.approx(2)
 
 
-def test_a_partial_parity_log_is_a_phase_of_its_own():
-    load = {"read": 0.0, "threads": 1, "outstanding": 1}
-    plain, logged = (run({**RAID5, "journal": j}, load, 4_000) for j in ("none", "ppl"))
-    assert sum(m.writes_per_request for m in logged.members) == pytest.approx(3, rel=1e-3)
-    assert logged.total.latency.mean > plain.total.latency.mean
-
-
 FAILED = {
     "raid5": ({"raid": "raid5", "degraded": [0, 2]}, "array has failed"),
     "raid10": ({"raid": "raid10", "degraded": [2, 3]}, "array has failed"),

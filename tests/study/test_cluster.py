@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 import nvmesim as ns
 from nvmesim.cli.main import run_command
-from nvmesim.errors import InfrastructureError, InputError
+from nvmesim.errors import InfrastructureError
 from nvmesim.scenario.load import to_text
 from nvmesim.study.sweep import workers as cluster_module
 from nvmesim.study.sweep.api import SweepTally
@@ -113,16 +113,6 @@ def test_a_scheduler_that_dies_is_one_line_and_exit_code_3(small, tmp_path, monk
     assert run_command([*arguments, "--resume", "--workers", "1"]) in (0, 1)
     assert len(pl.read_parquet(out)) == 400
     assert re.search(rf"{done} kept from before", capfd.readouterr().out)
-
-
-def test_another_version_is_refused_by_name(small, tmp_path):
-    other = tmp_path / "other.py"
-    other.write_text(
-        "from nvmesim.study.sweep import point\npoint.about = lambda: ('0.9.1', 'fedcba9876')\n"
-    )
-    refused = pytest.raises(InputError, match=r"worker tcp://\S+ has nvmesim 0\.9\.1 with catalog")
-    with started(tmp_path, 1, "--preload", str(other)) as found, refused:
-        ns.sweep(small, OVER, dask=found.address, cache=False)
 
 
 def test_no_scheduler_is_one_line(small, monkeypatch):

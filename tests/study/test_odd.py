@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 from types import SimpleNamespace
 
 import polars as pl
@@ -147,18 +146,6 @@ def test_points_that_others_could_have_written_are_not_believed(tmp_path) -> Non
     point.parent.chmod(0o700)
     point.chmod(0o666)
     assert PointCache(tmp_path).get("ab12") is None
-
-
-def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch) -> None:
-    cache = PointCache(tmp_path)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    cache.put("cd34", {"iops": 2.0})
-    assert cache.get("cd34") is None
-    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_a_file_counts_by_what_is_in_it(tmp_path) -> None:

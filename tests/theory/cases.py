@@ -248,9 +248,9 @@ def closed_networks() -> list[Case]:
         net.program(b.visit(two, dist=u), b.visit(one, dist=s), b.visit(two, dist=u)), 5, 3 * US
     )
     built = net.build()
-    exact_classes = f.mva_classes((8, 5), np.array([[1.0, 0.8], [1.0, 1.6]]), (0.0, 3.0))
+    exact_classes = f.mva_two_classes((8, 5), np.array([[1.0, 0.8], [1.0, 1.6]]), (0.0, 3.0))
     cases += [
-        Case(f"MVA, class {k} of two: throughput", float(exact_classes[k]), built,
+        Case(f"MVA, class {k} of two: throughput", exact_classes[k], built,
              of_group(k, built))
         for k in (0, 1)
     ]  # fmt: skip

@@ -6,7 +6,6 @@ Lavenberg, JACM 27 (1980), mean value analysis; Nelson and Tantawi, IEEE ToC 37 
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -64,25 +63,6 @@ def mva_throughput(n: int, demands: Sequence[float], think: float = 0.0) -> floa
         residence = d * (1 + queue)
         x = users / (think + float(residence.sum()))
         queue = x * residence
-    return x
-
-
-def mva_classes(users: Sequence[int], demands: Floats, think: Sequence[float]) -> Floats:
-    """Exact multi-class MVA: throughput a class; *demands* is [class, station]."""
-    n_classes, n_stations = demands.shape
-    queues = {(0,) * n_classes: np.zeros(n_stations)}
-    x = np.zeros(n_classes)
-    for population in product(*(range(n + 1) for n in users)):
-        if not any(population):
-            continue
-        x, queue = np.zeros(n_classes), np.zeros(n_stations)
-        for k in range(n_classes):
-            if population[k]:
-                fewer = (*population[:k], population[k] - 1, *population[k + 1 :])
-                residence = demands[k] * (1 + queues[fewer])
-                x[k] = population[k] / (think[k] + residence.sum())
-                queue += x[k] * residence
-        queues[population] = queue
     return x
 
 

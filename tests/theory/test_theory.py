@@ -11,7 +11,6 @@ from tests.theory.cases import Case, outcome, table_row
 from tests.theory.formulas import (
     bulk_wait,
     mm1_sojourn,
-    mva_classes,
     mva_throughput,
     mva_two_classes,
     repairman_throughput,
@@ -55,13 +54,8 @@ def test_asymptotic_bounds_are_never_violated(seed: int) -> None:
 
 def test_formulas_agree_where_they_overlap() -> None:
     np.testing.assert_allclose(mva_throughput(7, [1.0], 10), repairman_throughput(7, 10, 1))
-    both = mva_classes((3, 4), np.array([[1.0, 0.5], [1.0, 0.5]]), (2.0, 2.0))
-    np.testing.assert_allclose(both.sum(), mva_throughput(7, [1.0, 0.5], 2.0))
-    uneven = np.array([[1.0, 0.5], [0.3, 0.9]])
-    for users in ((3, 4), (5, 1), (1, 6)):
-        np.testing.assert_allclose(
-            mva_two_classes(users, uneven, (2.0, 1.0)), mva_classes(users, uneven, (2.0, 1.0))
-        )
+    both = mva_two_classes((3, 4), np.array([[1.0, 0.5], [1.0, 0.5]]), (2.0, 2.0))
+    np.testing.assert_allclose(sum(both), mva_throughput(7, [1.0, 0.5], 2.0))
     np.testing.assert_allclose(bulk_wait(0.6, 1, 1), mm1_sojourn(0.6, 1) - 1)  # one at once: M/M/1
     np.testing.assert_allclose(bulk_wait(0.6, 1, 400), bulk_wait(0.6, 1))
 

@@ -7,12 +7,9 @@ the result is `Measurement.mixed` unless the tool ran with ``-F`` and printed th
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -29,7 +26,6 @@ from nvmesim.capture.text import Head, Source
 
 FORMAT: Final = "biolatency"
 LARGEST: Final = 16 << 20
-MAX_COUNT: Final = 10**15
 PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
 UNITS: Final = {"nsecs": 1e-9, "usecs": 1e-6, "msecs": 1e-3, "secs": 1.0}
 _UNIT: Final = re.compile(
@@ -54,8 +50,7 @@ _BCC_HEADER = re.compile(r"^[ \t]*(nsecs|usecs|msecs|secs)\s+: count\s+distribut
 _MAP = re.compile(r"^@(\w*)(?:\[(.*)\])?:\s*$")
 _LABEL = re.compile(r"^(?:disk|flags|flag) = (.*?)\s*$", re.I)
 _SNIFF = re.compile(
-    r"^[ \t]*\[\d+[KMGT]?, \d+[KMGT]?\)\s+\d+ \||^[ \t]*[mnu]?secs\s+: count\s+distribution"
-    r"|^\{\"type\": \"l?hist\"|^\{[^\n]{0,200}'interval-start'",
+    r"^[ \t]*\[\d+[KMGT]?, \d+[KMGT]?\)\s+\d+ \||^[ \t]*[mnu]?secs\s+: count\s+distribution",
     re.M,
 )
 _CLOCK = re.compile(r"^\d\d:\d\d:\d\d$")
@@ -80,7 +75,7 @@ def sniff(head: Head) -> bool:
 
 def read(source: Source) -> Capture:
     """Read histograms, a measurement each; CaptureError if none has a count and a unit."""
-    histograms, skipped = _parse(_from_json(source.text(LARGEST)))
+    histograms, skipped = _parse(source.text(LARGEST))
     filled = [h for h in histograms if any(n for _, _, n in h.bins)]
     warnings = [problem for h in filled if (problem := _problem(h))]
     found = [_measurement(h) for h in filled if not _problem(h)]
@@ -96,42 +91,6 @@ def read(source: Source) -> Capture:
     )
     rows = sum(len(h.bins) for h in histograms)
     return results(source, FORMAT, found, warnings, rows=rows, skipped=skipped)
-
-
-def _from_json(text: str) -> str:
-    """Histograms as JSON (``bpftrace -f json``, ``biolatency -j``) in the words of the tables."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        value = None
-        if line.startswith("{") and line.rstrip().endswith("}"):
-            # biolatency prints Python's quotes
-            with contextlib.suppress(ValueError, RecursionError):
-                value = json.loads(line.replace("'", '"'))
-        lines += _tables(value) if isinstance(value, dict) else [line]
-    return "\n".join(lines)
-
-
-def _tables(value: dict[str, Any]) -> Iterator[str]:
-    """Lines of the tables in one object; none of what is not a histogram."""
-    data = value.get("data")
-    if value.get("type") in ("hist", "lhist") and isinstance(data, dict):
-        for name, keyed in data.items():
-            for key, rows in keyed.items() if isinstance(keyed, dict) else [("", keyed)]:
-                yield f"{name}[{key}]:" if key else f"{name}:"
-                for low, high, count in _rows(rows, "min", "max"):
-                    yield f"[{low}, {high + 1}) {count} |@|"
-    elif value.get("val_type") in UNITS:
-        yield f"{value['val_type']} : count distribution"
-        for low, high, count in _rows(data, "interval-start", "interval-end"):
-            yield f"{low} -> {high} : {count} |*|"
-
-
-def _rows(rows: object, *bounds: str) -> Iterator[list[int]]:
-    for row in rows if isinstance(rows, list) else []:
-        cells = [row.get(key) for key in (*bounds, "count")] if isinstance(row, dict) else []
-        numbers = [cell for cell in cells if type(cell) is int and 0 <= cell < MAX_COUNT]
-        if len(numbers) == 3:
-            yield numbers
 
 
 def _problem(histogram: _Histogram) -> str:

@@ -20,11 +20,13 @@ from types import SimpleNamespace
 from typing import Final, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import (
     INTEGER,
     LETTER,
+    MAX_ODD,
     OPERATION,
     OPTIONAL,
     ColumnNames,
@@ -32,18 +34,20 @@ from nvmesim.capture.lines import (
     Shape,
     TableColumn,
     ahead,
-    chunks,
+    line_frames,
+    operation_of,
     table_batches,
 )
-from nvmesim.capture.readers import blkparse_kernel as kernel
-from nvmesim.capture.requests import UNKNOWN
+from nvmesim.capture.requests import OTHER, UNKNOWN
 from nvmesim.capture.requests.pairing import Events, Pairer
 from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.text import Head, Source
 
-SHORTEST_LINE: Final = 8
-"""Bytes of an event line at least, ``0.0,D,1,1``; bounds the events of a chunk."""
-MAX_ODD_LINES: Final = 100_000
+MAX_SECTOR: Final = 2**53
+MAX_SECTORS: Final = 2**31
+MAX_SECONDS: Final = 3_000_000_000
+"""Epoch seconds pass; ten times as many nanoseconds would leave int64."""
+MAX_COLUMNS: Final = 32
 
 _EVENT = re.compile(
     rb"^[ \t]*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]{1,2}\s+\S+(\s+\d+ \+ \d+|\s|$)", re.M
@@ -73,24 +77,63 @@ STEPS: Final = "flush steps and commands without sectors (not in the table)"
 Column = tuple[bytes, ...]
 
 
+_SEPARATOR: Final = r"[,\x00-\x20]+"
+_CELL: Final = r"[^,\x00-\x20]+"
+_TIME: Final = r"(?P<time>\d{1,10}\.\d{1,9})"
+_TAIL: Final = (
+    rf"(?:(?:\+?[^+,\x00-\x20][^,\x00-\x20]*{_SEPARATOR})*?(?P<sector>\d+){_SEPARATOR}\+{_SEPARATOR}(?P<length>\d+)"
+    rf"(?:{_SEPARATOR}.*)?|(?:\d+{_SEPARATOR})?(?P<none>\[)"
+    r"(?:[^+]|\+[^,\x00-\x20])*)\][\x00-\x20]*$"
+)
+"""``sector + length``, or neither; a whole line ends with ``[process]`` or ``(elapsed) [0]``."""
+
+
 @dataclass(frozen=True)
 class Layout:
-    """How lines of events split into columns, and what these are."""
+    """How lines of events are read."""
 
-    form: int
-    """`BLANKS`, `COMMAS` or `TRACE` of the kernel."""
-    roles: tuple[int, ...]
-    """int[N_ROLES], column of each role, -1 for what it lacks."""
+    pattern: str
+    """Its groups: time, action and, where they are, major, minor, op, sector, length, none.
+
+    The last is of commands without a sector range. A line that has no time, and no event, is none.
+    """
     in_bytes: bool = False
     """True if the length column counts bytes, not sectors."""
     has_end: bool = False
     """True if a whole line ends with ``]``, so that a last line needs no newline."""
 
 
-DEFAULT: Final = Layout(kernel.BLANKS, (4, 6, 7, -1, -1, 0, 9), has_end=True)
+_DEVICE_CELLS: Final = rf"(?P<major>\d+){_SEPARATOR}(?P<minor>\d+){_SEPARATOR}"
+DEFAULT: Final = Layout(
+    rf"^[,\x00-\x20]*{_DEVICE_CELLS}\d{{1,18}}{_SEPARATOR}\d{{1,18}}{_SEPARATOR}{_TIME}"
+    rf"{_SEPARATOR}\d{{1,18}}{_SEPARATOR}(?P<action>[^,\x00-\x20]{{1,2}}){_SEPARATOR}(?P<op>{_CELL})"
+    rf"(?:{_SEPARATOR}{_TAIL})?",
+    has_end=True,
+)
 """``maj,min cpu sequence time pid action RWBS sector + n [process]``."""
-TRACE: Final = Layout(kernel.TRACE, (-1, -1, 2, -1, -1, 0, 4))
+TRACE: Final = Layout(
+    r"^.*?(?:(?P<time>\d{1,10}\.\d{6,9})|\d)(?P<event>:)[ \t]+(?:block:)?"
+    r"(?:block_rq_(?P<action>issue|complete|requeue)|\w[\w:]+):[\x00-\x20]+"
+    rf"(?:{_DEVICE_CELLS}(?P<op>{_CELL}){_SEPARATOR}{_TAIL})?"
+)
 """``maj,min RWBS [bytes] (cmd) sector + n ... [process]`` behind an event's name."""
+_LETTERS: Final = {"issue": "D", "complete": "C", "requeue": "R"}
+
+
+def _columns_layout(roles: dict[str, int], *, commas: bool, in_bytes: bool) -> Layout:
+    """Return the layout of columns by their places, split at commas, or at blanks and commas."""
+    any_cell = "[^,]*?" if commas else _CELL
+    shapes = {"time": _TIME, "action": r"(?P<action>[^,\x00-\x20]{1,2})",
+              "op": f"(?P<op>{any_cell})"}  # fmt: skip
+    cells = {at: shapes.get(name, rf"(?:(?P<{name}>\d+)|{any_cell})") for name, at in roles.items()}
+    row = [cells.get(at, any_cell) for at in range(max(roles.values()) + 1)]
+    known = 1 + max(roles[name] for name in ("time", "action", "op") if name in roles)
+    separator = r"[\x00-\x20]*,[ \t]*" if commas else _SEPARATOR
+    first, rest = separator.join(row[:known]), "".join(separator + cell for cell in row[known:])
+    begin, end = (r"[ \t]*", r"[\x00-\x20]*(?:,.*)?$") if commas else (
+        r"[,\x00-\x20]*", r"(?:[,\x00-\x20].*)?$"
+    )  # fmt: skip
+    return Layout(f"^{begin}{first}(?:{rest})?{end}", in_bytes)
 
 
 def find_layout(head: bytes) -> Layout | None:
@@ -103,11 +146,15 @@ def find_layout(head: bytes) -> Layout | None:
     cells = (x.split(b",") if commas else x.replace(b",", b" ").split() for x in lines)
     rows = [[cell.strip() for cell in row] for row in cells]
     width, count = Counter(len(row) for row in rows).most_common(1)[0]
-    if not 5 <= width <= kernel.MAX_COLUMNS or count < len(lines) / 2:
+    if not 5 <= width <= MAX_COLUMNS or count < len(lines) / 2:
         return None
     columns: list[Column] = list(zip(*[row for row in rows if len(row) == width], strict=True))
     times, actions, operations, integers = (
-        [i for i, column in enumerate(columns) if _fits(column, pattern)]
+        [
+            i
+            for i, column in enumerate(columns)
+            if sum(bool(pattern.match(value)) for value in column) >= AGREE * len(column)
+        ]
         for pattern in (_TIME_CELL, _ACTION_CELL, _RWBS_CELL, _INTEGER)
     )
     actions = [i for i in actions if b"C" in columns[i] and {b"D", b"Q"} & set(columns[i])]
@@ -116,14 +163,11 @@ def find_layout(head: bytes) -> Layout | None:
     if not times or not actions or extent is None:
         return None
     sector, length, in_bytes = extent
-    op = next((i for i in operations if i != actions[0]), -1)
-    major = 0 if with_device and not commas else -1
-    form = kernel.COMMAS if commas else kernel.BLANKS
-    return Layout(form, (times[0], actions[0], op, sector, length, major, -1), in_bytes)
-
-
-def _fits(column: Column, pattern: re.Pattern[bytes]) -> bool:
-    return sum(bool(pattern.match(value)) for value in column) >= AGREE * len(column)
+    roles = {"time": times[0], "action": actions[0], "sector": sector, "length": length}
+    op = next((i for i in operations if i != actions[0]), None)
+    roles |= {} if op is None else {"op": op}
+    roles |= {"major": 0, "minor": 1} if with_device and not commas else {}
+    return _columns_layout(roles, commas=commas, in_bytes=in_bytes)
 
 
 def _integers(column: Column) -> np.ndarray:
@@ -171,9 +215,9 @@ def _events(source: Source, notes: Notes, layout: Layout) -> Iterator[Events]:
     yield from text_events(source, notes, layout, other_lines)
     text = "events lost by blktrace (Skips): counts and depths are too low"
     notes.say(other_lines.lost, EVENTS_LOST, text)
-    if layout.roles[kernel.OP] < 0:
+    if "<op>" not in layout.pattern:
         notes.warnings.append("no RWBS column: reads and writes are not told apart; print %d too")
-    if layout.roles[kernel.MAJOR] < 0:
+    if "<major>" not in layout.pattern:
         notes.warnings.append("no device column: all events are taken as one device's; print %D")
 
 
@@ -224,27 +268,55 @@ def from_zero(batches: Iterable[Events]) -> Iterator[Events]:
 
 class _Scanned(NamedTuple):
     events: Events
-    odd: list[bytes]
+    odd: list[str]
     """Lines that are not events: summary or damage."""
-    counters: np.ndarray
-    is_cut: bool
+    skipped: int
+    steps: int
 
 
-def _scan(data: bytes, layout: Layout) -> _Scanned:
-    # A last line without its end may be cut within a number.
-    stop = len(data) if layout.has_end else data.rfind(b"\n") + 1
-    room = stop // SHORTEST_LINE + 1
-    rows = np.empty((room, 4), np.int64)
-    codes = np.empty((2, room), np.uint8)
-    odd = np.empty((2, MAX_ODD_LINES), np.int64)
-    counters = np.zeros(kernel.N_COUNTERS, np.int64)
-    n, n_odd = kernel.scan_events(
-        np.frombuffer(data, np.uint8), stop, layout.form, np.array(layout.roles, np.int64),
-        512 if layout.in_bytes else 1, np.empty((2, kernel.MAX_COLUMNS), np.int64), rows, codes,
-        odd, counters,
-    )  # fmt: skip
-    lines = [data[a:b] for a, b in odd[:, :n_odd].T.tolist()]
-    return _Scanned(Events(rows[:n], codes[:, :n]), lines, counters, stop < len(data))
+def _scan(lines: pl.DataFrame, layout: Layout) -> _Scanned:
+    """Return the events of *lines*, a frame with the column ``line``."""
+    every = lines.select("line", found=pl.col("line").str.extract_groups(layout.pattern))
+    every = every.unnest("found")
+    mark = "event" if "event" in every.columns else "time"
+    odd = every.filter(pl.col(mark).is_null() & pl.col("line").str.contains(r"\S"))["line"]
+    found = every.with_columns(pl.col("action").replace(_LETTERS))
+    found = found.filter(pl.col("action").is_in(list("QDCR")))
+
+    def numbers(name: str, default: int = -1) -> np.ndarray:
+        if name not in found.columns:
+            return np.full(found.height, default)
+        values: np.ndarray = found[name].cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
+        return values
+
+    sector, length = numbers("sector"), numbers("length") // (512 if layout.in_bytes else 1)
+    if "none" in found.columns:
+        is_none = found["none"].is_not_null().to_numpy()
+        sector, length = np.where(is_none, 0, sector), np.where(is_none, 0, length)
+    major, minor = numbers("major", 0), numbers("minor", 0)
+    ticks = found["time"].cast(pl.Decimal(38, 9)).to_physical().cast(pl.Int64)
+    time = ticks.fill_null(-1).to_numpy()
+    good = (sector >= 0) & (sector <= MAX_SECTOR) & (length >= 0) & (length <= MAX_SECTORS)
+    good &= (major >= 0) & (major < 4096) & (minor >= 0) & (minor < 2**20)
+    good &= (time >= 0) & (time <= MAX_SECONDS * 10**9)
+    ranged = good & (length > 0)
+    letter = found["action"].replace_strict(list("QDCR"), LETTERS, return_dtype=pl.Int64).to_numpy()
+    operation = np.full(found.height, UNKNOWN)
+    if "op" in found.columns:
+        words = found["op"].replace("", None)
+        distinct = words.drop_nulls().unique()
+        codes = [OTHER if (code := operation_of(word)) < 0 else code for word in distinct]
+        operation = words.replace_strict(
+            distinct, codes, default=UNKNOWN, return_dtype=pl.Int64
+        ).to_numpy()
+    rows = np.stack([time, major * 2**20 + minor, sector, length], axis=1)[ranged]
+    codes_of = np.stack([letter, operation])[:, ranged].astype(np.uint8)
+    return _Scanned(
+        Events(np.ascontiguousarray(rows), np.ascontiguousarray(codes_of)),
+        odd.head(MAX_ODD).to_list(),
+        int((~good).sum()) + max(odd.len() - MAX_ODD, 0),
+        int((good & ~ranged & (letter != ord("Q"))).sum()),
+    )
 
 
 def text_events(
@@ -254,13 +326,15 @@ def text_events(
 
     Lines that are none and not *is_expected* count as skipped.
     """
-    steps = 0
-    for scanned in ahead(source, (_scan(data, layout) for data in chunks(source))):
-        notes.skipped += int(scanned.counters[kernel.SKIPPED]) + scanned.is_cut
-        notes.skipped += sum(not is_expected(line) for line in scanned.odd)
-        steps += int(scanned.counters[kernel.BOOKKEEPING])
+    steps, ends = 0, Notes()  # the latter is filled on the other thread
+    frames = line_frames(source, ends, keep_last=layout.has_end)
+    for scanned in ahead(source, (_scan(lines, layout) for lines in frames)):
+        notes.skipped += scanned.skipped
+        notes.skipped += sum(not is_expected(line.encode()) for line in scanned.odd)
+        steps += scanned.steps
         if len(scanned.events):
             yield scanned.events
+    notes.skipped += ends.skipped
     notes.say(steps, FLUSH_STEPS, STEPS)
 
 
@@ -327,9 +401,9 @@ def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
     shape = _csv_shape(source)
     for batch in table_batches(source, shape, ColumnNames(), notes, other_lines):
         c = batch.columns
-        sane = (c["sector"] <= kernel.MAX_SECTOR) & (c["nr_sector"] <= kernel.MAX_SECTORS)
+        sane = (c["sector"] <= MAX_SECTOR) & (c["nr_sector"] <= MAX_SECTORS)
         sane &= (c["dev_major"] < 4096) & (c["dev_minor"] < 2**20)
-        sane &= (c["ts_ns"] <= kernel.MAX_SECONDS * 10**9) & np.isin(c["ev"], LETTERS)
+        sane &= (c["ts_ns"] <= MAX_SECONDS * 10**9) & np.isin(c["ev"], LETTERS)
         notes.skipped += int((~sane).sum())
         ranged = sane & (c["nr_sector"] > 0)
         steps += int((sane & ~ranged).sum())

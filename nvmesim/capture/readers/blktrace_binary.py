@@ -14,8 +14,14 @@ import numpy as np
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers import blkparse_kernel as kernel
-from nvmesim.capture.readers.blkparse import FLUSH_STEPS, STEPS, from_zero, paired_blocks
+from nvmesim.capture.readers.blkparse import (
+    FLUSH_STEPS,
+    MAX_SECONDS,
+    MAX_SECTOR,
+    STEPS,
+    from_zero,
+    paired_blocks,
+)
 from nvmesim.capture.requests import FLUSH, OTHER, READ, WRITE
 from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import Block, requests_capture
@@ -115,28 +121,28 @@ def _records(data: bytes, big: bool, notes: Notes) -> tuple[np.ndarray, int]:
     return np.frombuffer(data, np.uint8)[where].view(kind)[:, 0], at
 
 
-def _scan(records: np.ndarray, counters: np.ndarray) -> Events:
-    """The events among *records* that pairing needs; counters as in `blkparse_kernel`."""
+def _scan(records: np.ndarray, notes: Notes) -> tuple[Events, int]:
+    """The events among *records* that pairing needs, and how many steps have no sectors."""
     categories = records["action"].astype(np.int64) >> 16
     kind = np.where(categories & NOTIFY_BIT, 0, records["action"] & 0xFFFF)
     letter = np.where(kind < _LETTERS.size, _LETTERS[np.minimum(kind, _LETTERS.size - 1)], 0)
     sectors, sector = records["bytes"] // 512, records["sector"]
-    is_late = records["time"] > kernel.MAX_SECONDS * 10**9
-    is_step = ~is_late & ((sectors == 0) | (sector > kernel.MAX_SECTOR))
-    counters[kernel.SKIPPED] += ((letter > 0) & is_late).sum()
-    counters[kernel.BOOKKEEPING] += ((letter > 0) & is_step & (letter != ord("Q"))).sum()
+    is_late = records["time"] > MAX_SECONDS * 10**9
+    is_step = ~is_late & ((sectors == 0) | (sector > MAX_SECTOR))
+    notes.skipped += int(((letter > 0) & is_late).sum())
+    steps = int(((letter > 0) & is_step & (letter != ord("Q"))).sum())
     good = (letter > 0) & ~is_late & ~is_step
     columns = (records["time"], records["device"], sector, sectors)
     bits = ((DISCARD_BIT | PASSTHROUGH_BIT, OTHER), (WRITE_BIT, WRITE), (READ_BIT, READ),
             (FLUSH_BIT, FLUSH))  # fmt: skip
     op = np.select([categories & bit > 0 for bit, _ in bits], [code for _, code in bits], OTHER)
     rows = np.stack([column[good].astype(np.int64) for column in columns], axis=1)
-    return Events(rows, np.stack([letter[good], op[good]]).astype(np.uint8))
+    return Events(rows, np.stack([letter[good], op[good]]).astype(np.uint8)), steps
 
 
 def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
     """Events of one CPU's file, a chunk at a time."""
-    counters = np.zeros(kernel.N_COUNTERS, np.int64)
+    steps = 0
     big = _order(source.head) == "big"
     carried = b""
     with source.open() as file:
@@ -144,11 +150,12 @@ def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
             data = carried + data
             records, used = _records(data, big, notes)
             carried = data[used:]
-            events = _scan(records, counters)
+            events, more = _scan(records, notes)
+            steps += more
             if len(events):
                 yield events
-    notes.skipped += int(counters[kernel.SKIPPED]) + bool(carried)
-    notes.say(int(counters[kernel.BOOKKEEPING]), FLUSH_STEPS, STEPS)
+    notes.skipped += bool(carried)
+    notes.say(steps, FLUSH_STEPS, STEPS)
 
 
 def _merged(files: list[Iterator[Events]]) -> Iterator[Events]:

@@ -355,20 +355,16 @@ def _spans(root: ET.Element, warnings: list[str]) -> list[TimeSpan]:
             warnings.append(f"timespan {i + 1}: {shown(error, 120)}")
             continue
         span = TimeSpan(label=f"timespan {i + 1}")
-        if i < len(profiles):
-            _read_profile(profiles[i], span)
+        for profile in profiles[i : i + 1]:
+            span.warmup_s = number(_text(profile, "Warmup"))
+            span.shared_threads = bool(whole(_text(profile, "ThreadCount")))
+            span.thread_outstanding = whole(_text(profile, "RequestCount")) or None
+            routines = _text(profile, "CompletionRoutines") == "true"
+            span.engine = "completion-routines" if routines else "iocp"
+            span.targets = [_target(element) for element in profile.findall("Targets/Target")]
         _read_result(element, span)
         spans.append(span)
     return spans
-
-
-def _read_profile(profile: ET.Element, span: TimeSpan) -> None:
-    span.warmup_s = number(_text(profile, "Warmup"))
-    span.shared_threads = bool(whole(_text(profile, "ThreadCount")))
-    span.thread_outstanding = whole(_text(profile, "RequestCount")) or None
-    routines = _text(profile, "CompletionRoutines") == "true"
-    span.engine = "completion-routines" if routines else "iocp"
-    span.targets = [_target(element) for element in profile.findall("Targets/Target")]
 
 
 def _target(element: ET.Element) -> DiskspdTarget:

@@ -196,8 +196,11 @@ def _of_host(host: _Host, warnings: list[str], prefix: str) -> list[Measurement]
     reports = host.lasting()
     if reports[0].since_boot:
         warnings.append("one report only: it is the average since boot, not of a load")
-    interval = _interval([report for report in host.reports if report.devices])
-    if interval is None:
+    times = [report.when for report in host.reports if report.devices and report.when is not None]
+    gaps = sorted((b - a).total_seconds() for a, b in pairwise(times))
+    interval = gaps[len(gaps) // 2] if gaps else None
+    if interval is None or not 0 < interval < 86_400 * 366:
+        interval = None
         warnings.append("no times (iostat -t): rates are known and counts are not")
     return [
         device_measurement(name, reports, host.cpus, interval, prefix + name)
@@ -318,14 +321,6 @@ def busy_devices(reports: list[DeviceReport]) -> list[str]:
             rows.setdefault(name, []).append(values)
     figures = ("r/s", "w/s", "tps", "%util")
     return [n for n in rows if any(row.get(k) for row in rows[n] for k in figures)] or list(rows)
-
-
-def _interval(reports: list[DeviceReport]) -> float | None:
-    """Seconds between reports, the median of those that have times."""
-    times = [report.when for report in reports if report.when is not None]
-    gaps = sorted((b - a).total_seconds() for a, b in pairwise(times))
-    middle = gaps[len(gaps) // 2] if gaps else 0.0
-    return middle if 0 < middle < 86_400 * 366 else None
 
 
 def device_measurement(

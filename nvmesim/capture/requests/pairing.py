@@ -1,22 +1,24 @@
 """Issues and completions become requests: latency, and how many were outstanding at issue.
 
 Key: (device, sector, sectors), oldest issue first. The operation is not part of it: a write
-queued as FWS is issued as W. A device without D events (md, dm) is matched from Q to the last C
-that covers the bio. What cannot be matched is counted and said, never guessed.
+queued as FWS is issued as W. Commands of a batch are sorted by key and matched as arrays, but for
+keys that were requeued or issued twice at once. A device without D events (md, dm) is matched bio
+by bio, from Q to the last C that covers it. What cannot be matched is counted and said, never
+guessed.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from nvmesim.capture.lines import OTHER_COMMANDS, STEPS_BACK, Notes
-from nvmesim.capture.requests import N_OUT
-from nvmesim.capture.requests import pairing_kernel as kernel
+from nvmesim.capture.requests import LONGEST_NS, N_OUT, OTHER, WRITE
 from nvmesim.errors import CaptureError
 
 NS_PER_S: Final = 10**9
@@ -25,7 +27,9 @@ CLOCK_STEP_NS: Final = NS_PER_S
 step or a second trace in the same file."""
 STALE_NS: Final = 120 * NS_PER_S
 """Linux gives an NVMe command up after 30 s and resets after twice that; longer ago is lost."""
-MAX_POOL: Final = 1 << 18
+MAX_FLYING: Final = 1 << 18
+MAX_BIOS: Final = 1 << 12
+"""Of one device: each completion that is no whole bio looks through them."""
 MAX_DEVICES: Final = 1024
 MAX_SHIFT_NS: Final = 4 * 10**18
 """Above, shifted times could leave int64."""
@@ -48,14 +52,85 @@ class Events:
         return int(self.rows.shape[0])
 
 
+@dataclass(slots=True)
+class _Bio:
+    """A bio that md was given."""
+
+    issue: int
+    sector: int
+    end: int
+    op: int
+    depth: int
+    left: int
+    """Sectors still to complete."""
+
+
+@dataclass
+class _Bios:
+    """Bios in flight of one device, oldest first, and their numbers by sector and end."""
+
+    every: dict[int, _Bio] = field(default_factory=dict)
+    by_range: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    number: int = 0
+
+    def add(self, time: int, sector: int, end: int, op: int) -> bool:
+        """Take a bio; False if it is the last one again."""
+        numbers = self.by_range.setdefault((sector, end), [])
+        if self.number - 1 in numbers and self.every[self.number - 1].issue == time:
+            return False
+        self.every[self.number] = _Bio(time, sector, end, op, len(self.every) + 1, end - sector)
+        numbers.append(self.number)
+        self.number += 1
+        return True
+
+    def cover(self, sector: int, end: int) -> tuple[_Bio | None, bool]:
+        """Return the bio that a completion is of, and whether it is its last one.
+
+        An equal range is preferred to a larger one that holds it, the older to the newer.
+        """
+        if equal := self.by_range.get((sector, end)):
+            found: int | None = equal[0]
+        else:
+            holders = (n for n, b in self.every.items() if b.sector <= sector and end <= b.end)
+            found = next(holders, None)
+        if found is None:
+            return None, False
+        bio = self.every[found]
+        bio.left -= end - sector
+        if bio.left > 0:
+            return bio, False
+        self.remove(found)
+        return bio, True
+
+    def remove(self, number: int) -> None:
+        """Forget a bio."""
+        bio = self.every.pop(number)
+        numbers = self.by_range[bio.sector, bio.end]
+        numbers.remove(number)
+        if not numbers:
+            del self.by_range[bio.sector, bio.end]
+
+
+ISSUE, DEVICE, SECTOR, SECTORS, OP, DEPTH, N_FLYING = range(7)
+"""Columns of what is in flight."""
+DUPLICATES, LOST, OTHERS, REQUEUES, UNMATCHED = range(5)
+"""Counts. OTHERS: flushes, discards and the like that were paired."""
+
+
+ISSUED, COMPLETED, QUEUED, REQUEUED = b"DCQR"
+
+
 class Pairer:
     """Matches a stream of events in memory that grows with what is in flight only."""
 
     def __init__(self) -> None:
         self._index: dict[int, int] = {}
-        self._counters = np.zeros(kernel.N_COUNTERS, np.int64)
-        self._devices = np.zeros((kernel.N_DEVICE_FIELDS, MAX_DEVICES), np.int64)
-        self._renew(1 << 12)
+        self._counts: Counter[int] = Counter()
+        self._commands: set[int] = set()
+        """Devices that have shown a D event: their Q events say nothing about the drive."""
+        self._flying = np.empty((0, N_FLYING), np.int64)
+        """Commands in flight, in the order of their issues."""
+        self._bios: defaultdict[int, _Bios] = defaultdict(_Bios)
         self._shift = 0
         self._last: int | None = None
         self._before: int | None = None
@@ -71,41 +146,37 @@ class Pairer:
         return list(self._index)
 
     def feed(self, events: Events) -> np.ndarray:
-        """Requests that end within *events*: int64[N_OUT, n], rows as named in the kernel."""
+        """Requests that end within *events*: int64[N_OUT, n], rows as in `capture.requests`."""
         if len(events) == 0:
             return np.empty((N_OUT, 0), np.int64)
         blocks = []
         for part in self._in_time(events):
             rows, codes = np.array(part.rows), part.codes
-            rows[:, 1] = self._indices(rows[:, 1])
+            devices, first, which = np.unique(rows[:, 1], return_index=True, return_inverse=True)
+            for device in devices[np.argsort(first)].tolist():  # numbered as they came in
+                if len(self._index) < MAX_DEVICES:
+                    self._index.setdefault(device, len(self._index))
+            rows[:, 1] = np.array([self._index.get(d, -1) for d in devices.tolist()])[which]
             inside = rows[:, 1] >= 0
             if not inside.all():
                 self._foreign += int((~inside).sum())
                 rows, codes = rows[inside], codes[:, inside]
-            blocks.append(self._pair(np.ascontiguousarray(rows), np.ascontiguousarray(codes)))
+            blocks.append(self._pair(rows, codes.astype(np.int64)))
         self._forget()
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
-    def _indices(self, ids: np.ndarray) -> np.ndarray:
-        """Number of each device in the order that they came in; -1 beyond `MAX_DEVICES`."""
-        distinct, first, which = np.unique(ids, return_index=True, return_inverse=True)
-        for device in distinct[np.argsort(first)].tolist():
-            if len(self._index) < MAX_DEVICES:
-                self._index.setdefault(device, len(self._index))
-        return np.array([self._index.get(d, -1) for d in distinct.tolist()], np.int64)[which]
-
     def finish(self, notes: Notes) -> None:
         """Say in *notes* what did not match, once every event was fed."""
-        c = self._counters
+        c = self._counts
         notes.skipped += self._spikes
-        left = int(c[kernel.LOST] + c[kernel.IN_FLIGHT])
+        left = c[LOST] + self._in_flight
         for count, code, text in (
-            (c[kernel.UNMATCHED], "no-issue", "completions with no issue (left out)"),
+            (c[UNMATCHED], "no-issue", "completions with no issue (left out)"),
             (left, "no-completion",
              "issues with no completion (left out; depths after them may be too high)"),
-            (c[kernel.DUPLICATES], "duplicates", "duplicate events (left out)"),
-            (c[kernel.REQUEUES], "requeued", "requeued commands (timed from their last issue)"),
-            (c[kernel.OTHERS], OTHER_COMMANDS,
+            (c[DUPLICATES], "duplicates", "duplicate events (left out)"),
+            (c[REQUEUES], "requeued", "requeued commands (timed from their last issue)"),
+            (c[OTHERS], OTHER_COMMANDS,
              "flushes, discards or other commands (not in the table)"),
             (self._spikes, "impossible-times", "events at an impossible time (left out)"),
             (self._disordered, "disorder", "events out of order (sorted by time)"),
@@ -114,21 +185,11 @@ class Pairer:
             (self._steps, STEPS_BACK, "steps back of the clock, or several traces in one file "
              "(time goes on from there; nothing is paired across)"),
         ):  # fmt: skip
-            notes.say(int(count), code, text)
+            notes.say(count, code, text)
 
-    def _clear(self) -> None:
-        """Forget what is in flight; it counts as lost. The devices' kinds are kept."""
-        self._counters[kernel.LOST] += self._counters[kernel.IN_FLIGHT]
-        self._renew(self._pool.shape[0])
-
-    def _renew(self, room: int) -> None:
-        self._pool = np.zeros((room, kernel.N_FIELDS), np.int64)
-        self._pool[:, kernel.NEXT] = np.arange(1, room + 1)
-        self._pool[-1, kernel.NEXT] = -1
-        self._heads = np.full(2 * room, -1, np.int64)
-        self._devices[kernel.FLYING] = 0
-        self._devices[[kernel.HEAD, kernel.TAIL]] = -1
-        self._counters[[kernel.FREE, kernel.IN_FLIGHT]] = 0
+    @property
+    def _in_flight(self) -> int:
+        return len(self._flying) + sum(len(bios.every) for bios in self._bios.values())
 
     def _in_time(self, events: Events) -> Iterator[Events]:
         """*events* cut at steps of the clock, each part in time order and shifted to go on.
@@ -171,45 +232,166 @@ class Pairer:
                 "the clock steps back by more than a century in all; found damaged times; "
                 "capture again, or cut the damaged lines out"
             )
-        self._clear()
+        self._counts[LOST] += self._in_flight
+        self._flying = self._flying[:0]
+        self._bios.clear()
 
     def _pair(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        out = np.empty((N_OUT, rows.shape[0]), np.int64)
-        done, i = 0, 0
-        while True:
-            n, i = kernel.pair_events(
-                rows, codes, i, self._pool, self._heads, self._devices, self._counters,
-                out[:, done:],
-            )  # fmt: skip
-            done += int(n)
-            if i >= rows.shape[0]:
-                # A copy: a view would keep the room for all events alive.
-                return np.ascontiguousarray(out[:, :done])
-            room = self._pool.shape[0] * 2
-            if room > MAX_POOL:
-                self._clear()
-            else:
-                self._rebuild(room, np.iinfo(np.int64).min)
+        """Match events in order of time; requests in order of completion."""
+        action, device = codes[0], rows[:, 1]
+        is_command = np.isin(device, list(self._commands))
+        new = set(device[action == ISSUED].tolist()) - self._commands
+        for one in new:
+            mine = device == one
+            first = int(np.argmax(mine & (action == ISSUED)))
+            is_command[first:] |= mine[first:]
+        found = self._bio_pairs(rows, codes, np.flatnonzero(~is_command))
+        for one in new:
+            self._bios.pop(one, None)
+        self._commands |= new
+        commands = np.flatnonzero(is_command & np.isin(action, list(b"DCR")))
+        at, flown = self._command_pairs(rows[commands], codes[:, commands])
+        every = np.array([(i, *bio) for i, bio in found], np.int64).reshape(-1, 1 + N_FLYING)
+        at = np.concatenate((every[:, 0], commands[at]))
+        flown = np.concatenate((every[:, 1:], flown))
+        order = np.argsort(at, kind="stable")
+        return self._requests(rows[at[order], 0], flown[order])
+
+    def _requests(self, time: np.ndarray, flown: np.ndarray) -> np.ndarray:
+        """Return what was in flight until *time* as requests; what is none is counted."""
+        took, op = time - flown[:, ISSUE], flown[:, OP]
+        is_lost, is_early = took > LONGEST_NS, took < 0  # of two batches, each in order of time
+        is_kind = (op <= WRITE) | (op > OTHER)
+        self._counts[LOST] += int((is_lost | is_early).sum())
+        self._counts[UNMATCHED] += int(is_early.sum())
+        good = ~(is_lost | is_early)
+        self._counts[OTHERS] += int((good & ~is_kind).sum())
+        good &= is_kind
+        f = flown[good].T
+        columns = (f[ISSUE], time[good], f[SECTOR] * 512, f[SECTORS] * 512, f[DEVICE], f[DEPTH],
+                   f[OP])  # fmt: skip
+        return np.array(columns, np.int64)
+
+    def _bio_pairs(
+        self, rows: np.ndarray, codes: np.ndarray, at: np.ndarray
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        """Match events of devices that have shown no command: places of completions, and bios."""
+        found: list[tuple[int, tuple[int, ...]]] = []
+        actions, ops = codes[:, at].tolist()
+        for i, row, action, op in zip(at.tolist(), rows[at].tolist(), actions, ops, strict=True):
+            time, device, sector, sectors = row
+            bios = self._bios[device]
+            if action == QUEUED:
+                if not bios.add(time, sector, sector + sectors, op):
+                    self._counts[DUPLICATES] += 1
+                elif len(bios.every) > MAX_BIOS:
+                    bios.remove(next(iter(bios.every)))
+                    self._counts[LOST] += 1
+            elif action == COMPLETED:
+                b, is_whole = bios.cover(sector, sector + sectors)
+                if b is None:
+                    self._counts[UNMATCHED] += 1
+                elif is_whole:
+                    flown = (b.issue, device, b.sector, b.end - b.sector, b.op, b.depth)
+                    found.append((i, flown))
+        return found
+
+    def _command_pairs(self, rows: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Match commands: places of completions, ascending, and what was in flight, int64[k, 6]."""
+        old = len(self._flying)
+        table = np.zeros((old + len(rows), N_FLYING), np.int64)
+        table[:old], table[old:, : SECTORS + 1], table[old:, OP] = self._flying, rows, codes[1]
+        action = np.concatenate((np.full(old, ISSUED), codes[0]))
+        is_issue = action == ISSUED
+        order = np.lexsort((table[:, SECTORS], table[:, SECTOR], table[:, DEVICE]))
+        key = table[order, DEVICE : SECTORS + 1]
+        starts = np.ones(len(order), np.bool_)
+        starts[1:] = (key[1:] != key[:-1]).any(axis=1)
+        group = np.cumsum(starts) - 1
+        issues, of = order[is_issue[order]], group[is_issue[order]]
+        twice = (table[issues[1:], ISSUE] == table[issues[:-1], ISSUE]) & (of[1:] == of[:-1])
+        odd = np.zeros(int(group[-1]) + 1 if len(group) else 0, np.bool_)
+        odd[of[1:][twice]] = True
+        odd[group[action[order] == REQUEUED]] = True
+        if old and len(rows) and rows[0, 0] <= self._flying[:, ISSUE].max():
+            odd[:] = True  # batches are each in order of time, not all together
+        issue_of = np.full(len(table), -1)
+        plain = ~odd[group]
+        _match_plain(order[plain], group[plain], is_issue, issue_of)
+        counts = self._counts
+        is_flying = is_issue.copy()
+        bounds = [*np.flatnonzero(starts).tolist(), len(order)]
+        for number in np.flatnonzero(odd).tolist():
+            queue: deque[int] = deque()
+            times: set[int] = set()
+            for at in order[bounds[number] : bounds[number + 1]].tolist():
+                time = int(table[at, ISSUE])
+                if is_issue[at] and time in times:
+                    is_flying[at] = False
+                    counts[DUPLICATES] += 1
+                elif is_issue[at]:
+                    queue.append(at)
+                    times.add(time)
+                elif queue:
+                    is_requeue = bool(action[at] == REQUEUED)
+                    issue_of[at] = queue.pop() if is_requeue else queue.popleft()
+                    times.discard(int(table[issue_of[at], ISSUE]))
+                    counts[REQUEUES] += is_requeue
+        is_done = action == COMPLETED
+        counts[UNMATCHED] += int((is_done & (issue_of < 0)).sum())
+        change = is_flying.astype(np.int64) - (issue_of >= 0)
+        for device in np.unique(table[:, DEVICE]):
+            mine = table[:, DEVICE] == device
+            depth = np.cumsum(change[mine])
+            table[mine, DEPTH] = np.where(np.flatnonzero(mine) < old, table[mine, DEPTH], depth)
+        done = np.flatnonzero(is_done & (issue_of >= 0))
+        is_flying[issue_of[issue_of >= 0]] = False
+        self._flying = table[is_flying]
+        if len(self._flying) > MAX_FLYING:
+            counts[LOST] += len(self._flying)
+            self._flying = self._flying[:0]
+        return done - old, table[issue_of[done]]
 
     def _forget(self) -> None:
         """Drop issues so old that their completion must have been lost."""
-        if self._last is None or not self._counters[kernel.IN_FLIGHT]:
+        if self._last is None or not self._in_flight:
             return
         if self._checked is None or self._last - self._checked >= STALE_NS:
             self._checked = self._last
-            self._rebuild(self._pool.shape[0], self._last - STALE_NS)
+            horizon = self._last - STALE_NS
+            before = self._in_flight
+            self._flying = self._flying[self._flying[:, ISSUE] >= horizon]
+            for bios in self._bios.values():
+                old = [n for n, bio in bios.every.items() if bio.issue < horizon]
+                for number in old:
+                    bios.remove(number)
+            self._counts[LOST] += before - self._in_flight
 
-    def _rebuild(self, room: int, horizon: int) -> None:
-        """Keep what was issued from *horizon* on in a pool of that *room*."""
-        is_used = np.ones(self._pool.shape[0], np.bool_)
-        node = int(self._counters[kernel.FREE])
-        while node >= 0:
-            is_used[node] = False
-            node = int(self._pool[node, kernel.NEXT])
-        used = self._pool[is_used]
-        flying = np.ascontiguousarray(used[np.argsort(used[:, kernel.ISSUE], kind="stable")])
-        self._renew(room)
-        kernel.keep_younger(flying, self._pool, self._heads, self._devices, self._counters, horizon)
+
+def _match_plain(
+    order: np.ndarray, group: np.ndarray, is_issue: np.ndarray, issue_of: np.ndarray
+) -> None:
+    """Match completions with issues first in, first out; *order*: places sorted by *group*.
+
+    The k-th completion that finds something in flight is that of the k-th issue of its key.
+    issue_of: int64[n], filled at the places of completions.
+    """
+    if not len(order):
+        return
+    step = np.where(is_issue[order], 1, -1)
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+    total = np.cumsum(step)
+    total -= (total[starts] - step[starts])[number]
+    # groups go down by more than they rise, so that the least so far is that of the own group
+    fall = number * (2 * len(order) + 2)
+    least = np.minimum(np.minimum.accumulate(total - fall) + fall, 0)
+    before = np.concatenate(([0], least[:-1]))
+    before[starts] = 0
+    is_match = (step < 0) & (total >= before)
+    mine, theirs = number[is_match], number[step > 0]
+    rank = np.arange(len(mine)) - np.searchsorted(mine, mine)
+    issue_of[order[is_match]] = order[step > 0][np.searchsorted(theirs, mine) + rank]
 
 
 def _spikes(start: int, times: np.ndarray) -> np.ndarray:

@@ -293,23 +293,18 @@ class CompiledEngine:
         heap[:n, 1] = np.concatenate([-1 - dies, -1 - net.n_stations - users])
         run.scalars[state.N_HEAP] = n
 
-    def _make_room(self) -> None:
-        """Keep room to record every request that could complete in one instant."""
-        run = self._run
-        slots = len(self._room.tokens)
-        if len(run.record) and len(run.record) < 4 * slots:
-            larger = np.zeros((8 * slots, len(REQUEST_FIELDS)), np.int64)
-            n = int(run.scalars[state.N_RECORDS])
-            larger[:n] = run.record[:n]
-            self._run = run._replace(record=larger)
-
     def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
         """Run until so many measured requests have completed, or the clock would pass until_ps.
 
         DeadlockError when requests are left and no event is.
         """
-        self._make_room()
-        self._run = run = self._run._replace(**_statistics(self._network))
+        record, slots = self._run.record, len(self._room.tokens)
+        if len(record) and len(record) < 4 * slots:  # all may complete in one instant
+            larger = np.zeros((8 * slots, len(REQUEST_FIELDS)), np.int64)
+            n = int(self._run.scalars[state.N_RECORDS])
+            larger[:n] = record[:n]
+            record = larger
+        self._run = run = self._run._replace(record=record, **_statistics(self._network))
         start = int(run.scalars[state.NOW])
         run.scalars[state.DONE] = 0
         until = min(until_ps, state.FOREVER - 1)

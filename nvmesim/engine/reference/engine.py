@@ -30,7 +30,6 @@ from nvmesim.engine.reference.stations import Die, Gate, Station, World
 from nvmesim.engine.reference.tokens import (
     BatchTally,
     Instant,
-    Operation,
     Request,
     Step,
     Steps,
@@ -38,6 +37,7 @@ from nvmesim.engine.reference.tokens import (
     Visit,
 )
 from nvmesim.errors import nearest
+from nvmesim.network.builder import Row
 from nvmesim.network.check import check
 from nvmesim.network.network import GATES, HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op
 from nvmesim.rng import below, mix, quantile
@@ -60,7 +60,7 @@ class ReferenceEngine:
         self.net = net
         self.env = simpy.Environment()
         self.instant = Instant(self.env)
-        self._ops = [Operation(*row) for row in net.ops.tolist()]
+        self._ops = [Row(*row) for row in net.ops.tolist()]
         self._request_key = contract.run_key(seed, replication, 0)
         self._background_key = contract.run_key(seed, replication, 1)
         own = [s for s, name in enumerate(net.station_names) if name in (stations or {})]
@@ -339,7 +339,7 @@ class ReferenceEngine:
                 if children:
                     yield self.env.all_of(children)
 
-    def _station(self, token: Token, op: Operation) -> Station:
+    def _station(self, token: Token, op: Row) -> Station:
         if op.code == Op.VISIT_CPU:
             return self.stations[int(self.net.thread_cpu[token.request.thread])]
         if op.code == Op.VISIT_BANK:
@@ -348,19 +348,19 @@ class ReferenceEngine:
             return self.stations[op.a + token.lane % op.d]
         return self.stations[op.a]
 
-    def _gate(self, token: Token, op: Operation) -> Gate:
+    def _gate(self, token: Token, op: Row) -> Gate:
         if op.code == Op.ACQUIRE or op.code == Op.RELEASE:
             return self.gates[op.a]
         return self.gates[int(self.net.thread_gate[token.request.thread])]
 
-    def _destage(self, token: Token, op: Operation) -> None:
+    def _destage(self, token: Token, op: Row) -> None:
         for unit in range(op.b):
             bits = mix(mix(token.key, contract.PURPOSE_DESTAGE), unit)
             die = self.stations[op.a + below(bits, op.d)]
             assert isinstance(die, Die)
             die.destage()
 
-    def _split(self, token: Token, op: Operation) -> list[simpy.Process]:
+    def _split(self, token: Token, op: Row) -> list[simpy.Process]:
         if op.d > 0:
             token.lane = below(mix(token.key, op.purpose), op.d)
         step = int(op.d > 0)
@@ -370,7 +370,7 @@ class ReferenceEngine:
         ]
         return [self.env.process(self._walk(unit, op.b)) for unit in tokens]
 
-    def _fork(self, token: Token, op: Operation) -> list[simpy.Process]:
+    def _fork(self, token: Token, op: Row) -> list[simpy.Process]:
         net, request = self.net, token.request
         first_phase = int(net.plan_phase_ptr[request.plan])
         first_child = int(net.phase_child_ptr[first_phase])

@@ -16,7 +16,8 @@ from nvmesim.engine.reference.stations import (
     Station,
     World,
 )
-from nvmesim.engine.reference.tokens import Operation, Token, Visit
+from nvmesim.engine.reference.tokens import Token, Visit
+from nvmesim.network.builder import Row
 from nvmesim.network.network import Kind
 
 
@@ -81,7 +82,7 @@ class Batcher(Gate):
         """Tokens in both queues."""
         return len(self._queue) + len(self._front)
 
-    def stay(self, token: Token, op: Operation) -> Visit:
+    def stay(self, token: Token, op: Row) -> Visit:
         """Phase A: keep *token*, which has just released, until the doorbell."""
         visit = Visit(self.world.env, token, op)
         self._staying.append(visit)

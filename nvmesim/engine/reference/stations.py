@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import simpy
 
 from nvmesim.engine.contract import TOUCH_ORDER, wake_up_ps
-from nvmesim.engine.reference.tokens import Account, Instant, Operation, Token, Visit
+from nvmesim.engine.reference.tokens import Account, Instant, Token, Visit
+from nvmesim.network.builder import Row
 from nvmesim.network.network import SCALE_ONE, Network, Op
 
 
@@ -88,7 +89,7 @@ class Station:
         """Tokens that wait with no departure in sight: only gates have them."""
         return 0
 
-    def arrive(self, token: Token, op: Operation) -> Visit:
+    def arrive(self, token: Token, op: Row) -> Visit:
         """Phase A: enlist *token* for dispatch; return the event that its process waits for."""
         visit = Visit(self.world.env, token, op)
         self.world.instant.add(self.number, token.order, lambda: self.dispatch(visit))
@@ -264,7 +265,7 @@ class Gate(Station):
         visit.end(0)
 
 
-def _slots(op: Operation) -> int:
+def _slots(op: Row) -> int:
     return op.b if op.code == Op.ACQUIRE else 1
 
 

@@ -14,22 +14,11 @@ from simpy.events import NORMAL, EventPriority
 from nvmesim.array_types import Ints
 from nvmesim.engine.contract import CHILD_SHIFT, HIST_BINS, ORDER_SHIFT, Batch, Status, bin_index
 from nvmesim.limits import need
+from nvmesim.network.builder import Row
 from nvmesim.network.network import Network
 
 LATE: Final = EventPriority(NORMAL + 1)
 """SimPy priority of the end of an instant: behind everything that ends in it."""
-
-
-class Operation(NamedTuple):
-    """A row of `Network.ops`."""
-
-    code: int
-    a: int
-    b: int
-    c: int
-    d: int
-    e: int
-    purpose: int
 
 
 @dataclass(eq=False)
@@ -81,12 +70,12 @@ class Account:
 class Visit(simpy.Event):
     """A token's stay at a station: the event that its process waits for."""
 
-    def __init__(self, env: simpy.Environment, token: Token, op: Operation) -> None:
+    def __init__(self, env: simpy.Environment, token: Token, op: Row) -> None:
         super().__init__(env)
         self.token = token
         self.op = op
         self.arrive_ps = int(env.now)
-        self.chain: list[tuple[Any, Operation]] = []
+        self.chain: list[tuple[Any, Row]] = []
         """Stations where the token goes on at once, see `contract.chained`."""
 
     def end(self, delay_ps: int, further: int = 0) -> None:

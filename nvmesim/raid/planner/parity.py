@@ -286,23 +286,18 @@ class ParityPlanner:
         self, offset: int, length: int, cache: StripeCache | None = None, *, below: bool = False
     ) -> list[RawChild]:
         """Children of a read; they bypass the stripe cache as long as no member is lost."""
-        if not self._lost:
-            return self._direct_read(offset, length)
+        if not self._lost:  # a bio a chunk; over 1 MiB cut there first, from its own start
+            chunk, data_disks = self.geometry.chunk, self.geometry.data_disks
+            cut = min(RAID5_MAX_REQUEST, self.geometry.max_sectors)
+            children: list[RawChild] = []
+            for start, size in submission_pieces(offset, length, cut, chunk):
+                stripe, data = divmod(start // chunk, data_disks)
+                member = self._roles[stripe % len(self._roles)][0][data]
+                children.append(((member,), False, stripe * chunk + start % chunk, size, 1))
+            return children
         ranges = self.ranges("read", offset, length, cache, below=below)
         runs = [(r.work.reads, r.first_row, r.n_rows) for r in ranges if r.work.reads]
         return children_of(self.commands(runs), is_write=False)
-
-    def _direct_read(self, offset: int, length: int) -> list[RawChild]:
-        """One bio a chunk; a request over 1 MiB is cut there first, from its own start."""
-        geometry = self.geometry
-        cut = min(RAID5_MAX_REQUEST, geometry.max_sectors)
-        children: list[RawChild] = []
-        for start, size in submission_pieces(offset, length, cut, geometry.chunk):
-            index, inside = divmod(start, geometry.chunk)
-            stripe, data = divmod(index, geometry.data_disks)
-            member = self._roles[stripe % len(self._roles)][0][data]
-            children.append(((member,), False, stripe * geometry.chunk + inside, size, 1))
-        return children
 
     def write(
         self, offset: int, length: int, cache: StripeCache | None = None, *, below: bool = False

@@ -144,9 +144,17 @@ class Pattern:
     below: bool = False  # they lie where rebuilding members are good already
 
 
-def sequential_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
-    """The cycle of plans of a stream at queue depth 1, once the stripe cache is warm."""
+def stream_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """The cycle of plans of a stream, once the stripe cache is warm.
+
+    Its writes meet in the rows of a raid5 or raid6 with more than a chunk in flight, or if one
+    request overflows the stripe cache.
+    """
     block_size = pattern.block_size
+    if pattern.op == "write" and geometry.record.stripe_cache:
+        gathers = pattern.depth > 1 and pattern.depth * block_size > geometry.chunk
+        if gathers or _rows(geometry, block_size) > geometry.stripe_cache:
+            return _coalesced_table(geometry, pattern)
     small, repeats, per_chunk, keeps = _reduced(geometry, block_size, pattern.offset)
     n_requests = _cycle(small, block_size, pattern.offset)
     period = _period(small)
@@ -217,40 +225,24 @@ def _rows(geometry: RaidGeometry, block_size: int) -> int:
     return min(stripes * (geometry.chunk // BLOCK), -(-block_size // BLOCK))
 
 
-def needs_depth_model(geometry: RaidGeometry, pattern: Pattern) -> bool:
-    """True if writes of a stream meet in the rows of a raid5 or raid6.
-
-    They do with more than a chunk in flight, or if one request overflows the stripe cache.
-    """
-    if pattern.op == "read" or not geometry.record.stripe_cache:
-        return False
-    gathers = pattern.depth > 1 and pattern.depth * pattern.block_size > geometry.chunk
-    return gathers or _rows(geometry, pattern.block_size) > geometry.stripe_cache
-
-
-def overflows_at_random(geometry: RaidGeometry, pattern: Pattern) -> bool:
-    """True if random writes are handled before all of a stripe has come.
+def _overflow_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable | None:
+    """Plans of random writes that are handled before all of a stripe has come; None: they are not.
 
     They are when those in flight overflow the stripe cache and a stripe takes several of the bios
     of 1 MiB that raid5/6 cuts requests into; smaller stripes come as a whole.
     """
-    if pattern.op == "read" or not geometry.record.stripe_cache or geometry.kernel == "none":
-        return False
-    is_one = min(pattern.block_size, geometry.chunk * geometry.data_disks) <= RAID5_MAX_REQUEST
-    rows = _rows(geometry, pattern.block_size) * pattern.depth
-    return not is_one and rows > geometry.stripe_cache
-
-
-def random_overflow_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
-    """Plans of random writes that overflow the stripe cache."""
     block_size, align = pattern.block_size, pattern.align
+    rows = _rows(geometry, block_size) * pattern.depth
+    is_one = min(block_size, geometry.chunk * geometry.data_disks) <= RAID5_MAX_REQUEST
+    if pattern.op == "read" or is_one or rows <= geometry.stripe_cache:
+        return None
     size = _period(geometry) * 64 if pattern.span is None else pattern.span
     starts = align, max(1, (size - block_size) // align + 1)
     model = DepthModel(geometry, block_size, pattern.depth, below=pattern.below, starts=starts)
     return collected(model.run(pattern.offset, OVERFLOWS), geometry.members, block_size)
 
 
-def coalesced_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+def _coalesced_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
     """The cycle of plans of a stream of writes at depth on raid5 or raid6."""
     model = DepthModel(geometry, pattern.block_size, pattern.depth, below=pattern.below)
     cycle = model.cycle(pattern.offset)
@@ -281,20 +273,22 @@ def rows_touched(geometry: RaidGeometry, span: int | None) -> int | None:
     return min(rows, default=None)
 
 
-def is_reused(geometry: RaidGeometry, pattern: Pattern) -> bool:
-    """True if so much of what a random load touches is cached that it shows."""
+def followed_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable | None:
+    """Plans of random requests that are followed one by one; None: what is cached does not show.
+
+    Writes that overflow the stripe cache, or requests of which so much is cached that it tells, in
+    the order in which a warm one meets them.
+    """
     if not geometry.record.stripe_cache or geometry.kernel == "none":
-        return False
-    if pattern.op == "read" and not geometry.lost:
-        return False
-    rows = rows_touched(geometry, pattern.span)
-    return rows is not None and geometry.stripe_cache >= LEAST_SHARE * rows
-
-
-def reused_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
-    """Plans of random requests in the order in which a warm stripe cache meets them."""
+        return None
+    found = _overflow_table(geometry, pattern)
+    touched = rows_touched(geometry, pattern.span)
+    if found is not None or (pattern.op == "read" and not geometry.lost) or touched is None:
+        return found
+    if geometry.stripe_cache < LEAST_SHARE * touched:
+        return None
     block_size, align = pattern.block_size, pattern.align
-    rows = rows_touched(geometry, pattern.span) or 1
+    rows = touched or 1
     end = pattern.span
     if end is None:
         end = rows * BLOCK * geometry.data_disks - pattern.offset

@@ -133,17 +133,13 @@ def plan_records(
     """
     first, last = offset // geometry.chunk, (offset + length - 1) // geometry.chunk
     touched = range(first, last + 1)
-    reads = [k for k in touched if op == "read" or not _covers(geometry, k, offset, length)]
+    whole = range(-(-offset // geometry.chunk), (offset + length) // geometry.chunk)
+    reads = [k for k in touched if op == "read" or k not in whole]
     phases = [[child for k in _not_held(reads, cache) for child in _read(geometry, k, below)]]
     if op == "write":
         writes = (child for k in touched for child in _written(geometry, first, k - first))
         phases.append(joined(writes, AGGREGATION, WRITE_GAP))
     return phases
-
-
-def _covers(geometry: RaidGeometry, index: int, offset: int, length: int) -> bool:
-    start = index * geometry.chunk
-    return offset <= start and start + geometry.chunk <= offset + length
 
 
 def _not_held(records: Iterable[int], cache: StripeCache | None) -> list[int]:

@@ -285,7 +285,14 @@ def _requests(
     @lru_cache
     def whole() -> pl.DataFrame:
         found = pl.concat([_frame(rows, device) for rows in kept])
-        return _with_depth(found.sort("complete_ns", maintain_order=True))
+        table = found.sort("complete_ns", maintain_order=True)
+        if not table.height or table["issue_ns"].null_count():
+            return table
+        issue, complete = table["issue_ns"].to_numpy(), table["complete_ns"].to_numpy()
+        started = np.searchsorted(np.sort(issue), issue, side="right")
+        ended = np.searchsorted(np.sort(complete), issue, side="right")
+        depth = np.maximum(started - ended, 1).astype(np.int32)
+        return table.with_columns(pl.Series("depth", depth))
 
     return lazy_table(lambda: iter([whole()]))
 
@@ -306,16 +313,6 @@ def _frame(rows: Rows, device: str | None) -> pl.DataFrame:
 
 def _ops(codes: np.ndarray) -> pl.Series:
     return pl.Series("op", OPS, dtype=REQUEST_SCHEMA["op"]).gather(codes)
-
-
-def _with_depth(table: pl.DataFrame) -> pl.DataFrame:
-    """Fill in how many were outstanding at each issue, where every issue time is known."""
-    if not table.height or table["issue_ns"].null_count():
-        return table
-    issue, complete = table["issue_ns"].to_numpy(), table["complete_ns"].to_numpy()
-    started = np.searchsorted(np.sort(issue), issue, side="right")
-    ended = np.searchsorted(np.sort(complete), issue, side="right")
-    return table.with_columns(pl.Series("depth", np.maximum(started - ended, 1).astype(np.int32)))
 
 
 def _device(run: FioRun | None) -> str | None:

@@ -311,7 +311,18 @@ class _Splitter:
             if line.kind != "ellipsis":
                 self._after_blank = line.kind == "blank"
         for run, before in zip(self._runs, [None, *self._runs], strict=False):
-            _state_load(run, before)
+            # what stands above it, else above the run before
+            load = run.load = read_stated_load(run.before, run.lines)
+            if (
+                before is not None
+                and not (load.command or load.job_file or load.banner)
+                and (before.load.command or before.load.job_file)
+                and not any(_TELLING.search(x.text) for x in run.before if x.kind == "other")
+            ):
+                run.load = replace(
+                    before.load, version=load.version, banner={}, heading=load.heading
+                )
+                run.inherits = True
         return self._runs
 
     def _run(self) -> TextRun | None:
@@ -422,17 +433,3 @@ class _Splitter:
         if section is None or is_apart or section.is_headless or section.is_ended:
             self._section = self._sums = None
         self._context.append(line)
-
-
-def _state_load(run: TextRun, before: TextRun | None) -> None:
-    """Set the load of *run*: what stands above it, else above the run *before*."""
-    run.load = read_stated_load(run.before, run.lines)
-    prose = [line.text for line in run.before if line.kind == "other"]
-    if (
-        before is not None
-        and not (run.load.command or run.load.job_file or run.load.banner)
-        and (before.load.command or before.load.job_file)
-        and not any(_TELLING.search(text) for text in prose)
-    ):
-        kept = replace(before.load, version=run.load.version, banner={}, heading=run.load.heading)
-        run.load, run.inherits = kept, True
