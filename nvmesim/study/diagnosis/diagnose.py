@@ -43,7 +43,7 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS, Mistake, Server, Variant
+from nvmesim.study.diagnosis.mistakes import MISTAKES, Mistake, Server, Variant
 from nvmesim.study.sweep.api import Progress, tables_of
 
 HEALTHY: Final = 0.3
@@ -217,6 +217,11 @@ class _Trial:
     """Log likelihood, less that of the best of those that were simulated under as many rows."""
 
     @property
+    def is_whole(self) -> bool:
+        """True if it was simulated under all rows."""
+        return bool(np.isfinite(self.ratios).all())
+
+    @property
     def code(self) -> str:
         return "+".join(m.code for m in self.mistakes)
 
@@ -241,12 +246,13 @@ class _Search:
         self, tables: Mapping[str, Any], base: str, rows: Sequence[MeasuredRow],
         seed: int | None, workers: int | None, progress: Progress | None,
     ) -> None:  # fmt: skip
-        self._tables, self._progress = tables, progress
+        self._tables = tables
         self._runs = ShortRuns(tables, base, seed=seed, workers=workers, progress=progress)
         self._rows: list[MeasuredRow] = []
         self._predicted: list[Result] = []
         for i, measured in enumerate(rows):
-            self._say("predicting", i / len(rows))
+            if progress is not None:
+                progress("predicting", i / len(rows))
             row = replace(measured, workload={**placed(tables), **measured.workload})
             loaded = on_drives(row, self._runs.scenario({}, row.workload))
             scenario = self._runs.scenario({}, loaded.workload)
@@ -257,10 +263,12 @@ class _Search:
             self._predicted.append(result)
         every = self._runs.scenario({}, *(row.workload for row in self._rows))
         self._server = Server(tables, every, self._rows)
+        self._healthy = log_ratios(self._rows, map(_figures, self._predicted))
         columns = [(result, row, c) for result, row in zip(self._predicted, self._rows, strict=True)
                    for c in row.figures]  # fmt: skip
         self._scale = ErrorScale(
-            np.array([_deviation(r.certainty.figures[c].around(1.0)) for r, _, c in columns]),
+            np.array([_deviation(r.certainty.figures[c].around(1.0), ratio)
+                      for (r, _, c), ratio in zip(columns, self._healthy, strict=True)]),
             np.array([LEAST_NOISE if c == "iops" else TAIL_NOISE for _, _, c in columns]),
             tuple(c for _, _, c in columns),
             tuple(row.workload["read"] > 0 for _, row, _ in columns),
@@ -269,15 +277,8 @@ class _Search:
         self._places = [slice(a, b) for a, b in itertools.pairwise(places)]
         """Places of each row's figures among those of all rows."""
         self._is_rate = np.equal(self._scale.figure, "iops")
-        self._healthy = log_ratios(self._rows, map(_figures, self._predicted))
-        loads: list[tuple[Change, Mapping[str, Any]]]
-        loads = [({}, row.workload) for row in self._rows]
-        plain = self._runs.figures(loads, "the server as it is")
+        plain = self._runs.figures([({}, r.workload) for r in self._rows], "the server as it is")
         self._plain = log_ratios(self._rows, [found or {} for found in plain])
-
-    def _say(self, what: str, share: float) -> None:
-        if self._progress is not None:
-            self._progress(what, share)
 
     def diagnosis(self, left_out: tuple[str, ...]) -> Diagnosis:
         """Weigh all explanations, and pairs of them where none suffices."""
@@ -287,7 +288,7 @@ class _Search:
             for mistake in MISTAKES for variant in mistake.variants(self._server)
         ]  # fmt: skip
         tried = self._screened(single, "explanations")
-        whole = [one for one in tried if np.isfinite(one.ratios).all()]
+        whole = [one for one in tried if one.is_whole]
         if min([misfit(one.ratios, self._scale) for one in whole]
                + [misfit(self._healthy, self._scale)]) > POOR:  # fmt: skip
             best = list(_likeliest(tried).values())[:PAIRED]
@@ -296,11 +297,11 @@ class _Search:
                 for a, b in itertools.combinations(best, 2)
                 if not a.change.keys() & b.change.keys()
             ]
-            tried = self._screened(pairs, "pairs of explanations")
-            whole += [one for one in tried if np.isfinite(one.ratios).all()]
+            tried += self._screened(pairs, "pairs of explanations")
+            whole = [one for one in tried if one.is_whole]
         whole = self._counted(whole)
-        chances = self._weighed(whole)
-        likeliest = _likeliest([one for one in whole if not self._is_idle(one)])
+        chances = self._weighed(whole, [one for one in tried if not one.is_whole])
+        likeliest = _likeliest([one for one in whole if not self._is_idle(one.ratios)])
         found = sorted(likeliest.values(), key=lambda one: -chances[one.code])
         # what these rows would not show is, as far as they tell, nothing
         idle = chances.keys() - likeliest.keys() - {"healthy", "unknown"}
@@ -340,9 +341,7 @@ class _Search:
                     seen.append(replace(one, ratios=ratios))
             scores = [log_likelihood(one.ratios, self._scale) for one in seen]
             after = [max(self._between(one, seen)) for one in seen]
-            near = [
-                max(s, a, b) for s, a, b in zip(scores, after, [-math.inf, *after], strict=False)
-            ]
+            near = [max(t) for t in zip(scores, after, [-math.inf, *after], strict=False)]
             so_far = np.where(np.isfinite(seen[0].ratios), self._healthy, np.nan) if seen else None
             most = 0.0 if so_far is None else max(*near, log_likelihood(so_far, self._scale))
             seen = [replace(one, score=s - most) for one, s in zip(seen, scores, strict=True)]
@@ -381,24 +380,22 @@ class _Search:
         if n >= len(among) or not one.family or among[n].family != one.family:
             return [-math.inf]
         steps = [one.ratios + (among[n].ratios - one.ratios) * share for share in BETWEEN]
-        return [self._likelihood(one, ratios) for ratios in steps]
+        return [-math.inf if self._is_idle(r) else self._likelihood(one, r) for r in steps]
 
-    def _is_idle(self, one: _Trial) -> bool:
-        """True if these rows would be the same without it."""
-        return bool(np.abs(one.ratios - self._healthy).max() < ALIKE)
+    def _is_idle(self, ratios: Floats) -> bool:
+        """True if these rows would be the same without what leaves *ratios*."""
+        return bool(np.abs(ratios - self._healthy).max() < ALIKE)
 
-    def _weighed(self, found: Sequence[_Trial]) -> dict[str, float]:
+    def _weighed(self, found: Sequence[_Trial], hopeless: Sequence[_Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
             "healthy": [log_likelihood(self._healthy, self._scale, freedom=FREEDOM_AS_IS)],
             "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
         priors = {"healthy": HEALTHY, "unknown": UNKNOWN}
-        weights = {m.code: m.weight for m in MISTAKES}
-        if self._server.is_buffered:
-            weights["page-cache"] = WEIGHTS["stated"]
+        weights = {m.code: m.weight for m in MISTAKES} | self._server.weights
         whole = sum(weights.values())
-        shown = {id(one): one.code for one in found if not self._is_idle(one)}
+        shown = {id(one): one.code for one in found if not self._is_idle(one.ratios)}
         for one in found:
             scores = self._between(one, found)
             # a form that rows do not show is not why somebody asks
@@ -407,6 +404,9 @@ class _Search:
             likelihoods.setdefault(one.code, []).extend(s for s in scores if s > -math.inf)
             shares = [(1 - HEALTHY - UNKNOWN) * weights[m.code] / whole for m in one.mistakes]
             priors[one.code] = math.prod(shares)
+        for one in hopeless:  # it might have been one of these as well
+            if one.code in likelihoods:
+                likelihoods[one.code] += [-math.inf] * (1 + len(BETWEEN) * bool(one.family))
         spread = {code: math.exp(log_mean(s) - max(s)) for code, s in likelihoods.items()}
         for one in found:
             if len(one.mistakes) > 1:  # of each mistake the form that fits best alone was taken
@@ -482,9 +482,9 @@ def _likeliest(found: Sequence[_Trial]) -> dict[str, _Trial]:
     return out
 
 
-def _deviation(around: tuple[float, float]) -> float:
-    """Standard deviation of the logarithm, of a 95 % interval around 1."""
-    return math.log(around[1] / around[0]) / (2 * Z95)
+def _deviation(around: tuple[float, float], ratio: float) -> float:
+    """Standard deviation of the logarithm, of a 95 % interval around 1 on the side of *ratio*."""
+    return abs(math.log(around[int(ratio > 0)])) / Z95
 
 
 def _figures(result: Result) -> dict[str, float]:

@@ -85,6 +85,10 @@ class MeasuredRow:
     run was and what went before, as buffers fill and drain, and is no evidence."""
     is_buffered: bool | None
     """True if the page cache was in the way; None: not stated."""
+    engine: str | None = None
+    """fio's name of it; None: not stated."""
+    devices: tuple[str, ...] = ()
+    """Names of block devices that were busy, if stated."""
     drives: int | None = None
     """Drives, files or volumes that were loaded; None: not stated, or an array."""
     is_of_device: bool = False
@@ -167,6 +171,8 @@ def _row(measurement: Measurement) -> MeasuredRow:
         iops=total,
         p99_s=None if shown is None else shown.percentiles_s.get(99.0) or None,
         is_buffered=None if stated.direct is None else not stated.direct,
+        engine=stated.engine,
+        devices=tuple(measurement.disk_util_pct),
         drives=None if stated.raid else stated.targets,
         is_of_device=is_of_device,
     )

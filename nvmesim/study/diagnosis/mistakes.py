@@ -15,15 +15,17 @@ from typing import Any, Final, NamedTuple
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.scenario.hardware import VMD_LANES
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.evidence import Change, MeasuredRow
+from nvmesim.study.diagnosis.evidence import SYNCHRONOUS, Change, MeasuredRow
 
 WEIGHTS: Final = {"stated": 60.0, "common": 3.0, "occasional": 1.0, "rare": 0.3, "any rate": 0.02}
 """How common a mistake is. "Stated" is one that the rows tell themselves. "Any rate" is a limit's:
 it may be anywhere over two decades, and is taken from the rows. A rate that fits so well by itself
 is worth that share: the density over 5 units of the logarithm, 0.2, over that of an exact fit, 9.8
 (the mean over `WIDTHS` of an error of `RULED`)."""
-THROTTLED: Final = (0.5, 0.25)
+THROTTLED: Final = (0.7, 0.4, 0.2, 0.1)
 """Shares of its rates that a hot drive may be held at."""
+VIRTUAL: Final = ("vd", "xvd")
+"""How names of virtual disks begin (Linux, virtio_blk.c and xen-blkfront.c)."""
 CACHED_CYCLES: Final = 400
 """Cycles a KiB of a request that the page cache serves (assumed)."""
 IN_MEMORY: Final = {
@@ -32,6 +34,8 @@ IN_MEMORY: Final = {
     "read_bandwidth": "1 TB/s", "write_bandwidth": "1 TB/s", "commands": "100M/s",
 }  # fmt: skip
 """A drive that is no matter, as data is in memory."""
+UNWRITTEN: Final = 2.0
+"""Times as many reads as a drive may do of blocks that were never written (see "fresh")."""
 CONTENTIONS: Final = (0.1, 0.25, 0.6, 2.0, 4.5)
 """Shares by which a further CPU makes strict unmapping dearer: 456k became 35k at most."""
 MOST_CONTENTION: Final = 140.0
@@ -66,9 +70,31 @@ class Server:
         return all(row.is_buffered for row in self.rows)
 
     @property
-    def is_direct(self) -> bool:
-        """True if some row may have passed by the page cache, which explains a depth too."""
-        return not self.is_buffered
+    def may_wait(self) -> bool:
+        """True if a row's engine may wait for each request, and the page cache is not why."""
+        engines = {row.engine for row in self.rows}
+        return not self.is_buffered and self.has_page_cache and bool(engines & {None, *SYNCHRONOUS})
+
+    @property
+    def has_page_cache(self) -> bool:
+        """True if requests pass through a kernel."""
+        return self.resolved.stack.name != "spdk"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Code -> how common a mistake is, where the rows and the drives tell."""
+        names = {name for row in self.rows for name in row.devices}
+        is_alone = len(self.resolved.drives) == 1  # VMD is slow as drives share its interrupts
+        out = {"vmd": "rare"} if is_alone else {"guest": "occasional"}
+        if any(name.startswith(VIRTUAL) for name in names):
+            out["guest"] = "stated"
+        elif any(name.startswith("nvme") for name in names):
+            out["guest"] = "rare"
+        if self.is_buffered:
+            out["page-cache"] = "stated"
+        if all(row.engine in SYNCHRONOUS for row in self.rows):
+            out["depth"] = "stated"
+        return {code: WEIGHTS[word] for code, word in out.items()}
 
     @property
     def is_md(self) -> bool:
@@ -275,9 +301,9 @@ def _interrupts(server: Server) -> Iterator[Variant]:
 def _scheduler(server: Server) -> Iterator[Variant]:
     if server.resolved.stack.name.startswith("linux"):
         fastest = max(d.profile.commands.value for d in server.resolved.drives)
-        for name, rate in (("mq-deadline", 900_000), ("mq-deadline", 450_000), ("bfq", 200_000)):
+        for rate in (1_900_000, 900_000, 450_000, 200_000):
             if fastest > rate:
-                yield Variant(f"the I/O scheduler is {name}",
+                yield Variant(f"the I/O scheduler is {'mq-deadline' if rate > 200_000 else 'bfq'}",
                               {"drives.*.profile.commands": f"{rate}/s"}, "lock")  # fmt: skip
 
 
@@ -317,7 +343,11 @@ def _fresh(server: Server) -> Iterator[Variant]:
     for state, name in (("empty", "reads meet blocks that were never written"),
                         ("fresh", "the drives are as new, not in steady state")):  # fmt: skip
         if any(spec.get("state", "steady") != state for spec in server.tables["drives"]):
-            yield Variant(name, {"drives.*.state": state})
+            yield Variant(name, {"drives.*.state": state}, state)
+            if state == "empty":  # and the flash sets no rate
+                rate = UNWRITTEN * max(d.profile.commands.value for d in server.resolved.drives)
+                change = {"drives.*.state": state, "drives.*.profile.commands": f"{rate:.0f}/s"}
+                yield Variant(name, change, state)
 
 
 def _worn(server: Server) -> Iterator[Variant]:
@@ -341,7 +371,7 @@ def _cut(server: Server) -> Iterator[Variant]:
 
 def _buffered(server: Server) -> Iterator[Variant]:
     """Each request waits for the drive, or finds its data in memory."""
-    if any(row.is_buffered is not False for row in server.rows):
+    if server.has_page_cache and any(row.is_buffered is not False for row in server.rows):
         cache = {
             "server.stack.copies": 1,
             "server.stack.per_kib": server.resolved.stack.per_kib.value + CACHED_CYCLES,
