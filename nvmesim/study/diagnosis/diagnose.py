@@ -352,8 +352,9 @@ class _Search:
     def _counted(self, found: Sequence[_Trial]) -> list[_Trial]:
         """*found*, exact ones with how much drives and CPUs count: they are run with slower ones.
 
-        Where a link or a limit rules, the prediction is as sure as that.
+        Where a link or a limit rules, the prediction is as sure as that; no longer run moves it.
         """
+        offset = self._healthy - self._plain
         exact = [one for one in found if all(m.is_exact for m in one.mistakes)]
         loads, changes = [row.workload for row in self._rows], [{}, *(one.change for one in exact)]
         answers = self._runs.figures([(c, load) for c in changes for load in loads], RESTS, SLOWER)
@@ -362,13 +363,12 @@ class _Search:
             for i in range(0, len(answers), len(loads))
         ]
         plain = np.maximum(np.abs(moved[0] - self._plain), LEAST_STEP)
-        counts = {
-            id(one): np.nan_to_num(
-                np.abs(after - one.ratios + self._healthy - self._plain) / plain, nan=1.0
-            )
-            for one, after in zip(exact, moved[1:], strict=True)
-        }
-        return [replace(one, counts=counts.get(id(one))) for one in found]
+        out = {id(one): one for one in found}
+        for one, after in zip(exact, moved[1:], strict=True):
+            counts = np.nan_to_num(np.abs(after - one.ratios + offset) / plain, nan=1.0)
+            ratios = one.ratios - offset * (1 - np.clip(counts, 0.0, 1.0))
+            out[id(one)] = replace(one, ratios=ratios, counts=counts)
+        return list(out.values())
 
     def _likelihood(self, one: _Trial, ratios: Floats) -> float:
         scale = self._scale if one.counts is None else self._scale.where_it_counts(one.counts)

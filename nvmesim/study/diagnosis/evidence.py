@@ -56,6 +56,9 @@ SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "
 RULED: Final = 0.08
 """Standard deviation of the logarithm of a prediction in which neither drives nor CPUs count, as
 where a link or a limit does: protocols' overheads (the published set "interfaces": 2 to 9 %)."""
+SLICED: Final = math.log(5.0)
+"""The same of a p99: limiters let requests through in slices of 100 ms or 1 s (blk-throttle.c,
+throtl_slice; github firecracker-microvm/firecracker issue 2176), which nobody states."""
 PLACE: Final = (
     "socket", "floating", "buffers", "interrupts", "filesystem", "guest", "offset", "limits"
 )  # fmt: skip
@@ -163,7 +166,7 @@ def _row(measurement: Measurement) -> MeasuredRow:
     if stated.sync is not None and total > reading:
         load[stated.sync] = "sync" if stated.sync == "sync" else 1
     if stated.rate_iops is not None and jobs:
-        load["rate_limit"] = stated.rate_iops / jobs
+        load["rate_limit"] = f"{stated.rate_iops / jobs:.6g}/s"
     shown = measurement.ops["read"].clat if reading > 0 else None
     return MeasuredRow(
         label=measurement.label,
@@ -243,8 +246,10 @@ class ErrorScale:
 
         *counts* float64[n]: 0 where something else sets the figure, 1 where they do as before.
         """
-        rest = np.hypot(self.model * np.clip(counts, 0.0, 1.0), RULED)
-        return replace(self, model=np.minimum(self.model, rest))
+        counts = np.clip(counts, 0.0, 1.0)
+        rates = np.minimum(self.model, np.hypot(self.model * counts, RULED))
+        tails = np.maximum(self.model, SLICED * (1 - counts))
+        return replace(self, model=np.where(np.equal(self.figure, "iops"), rates, tails))
 
     def covariance(self, width: float = 1.0, *, unknown: bool = False) -> Floats:
         """float64[n, n]; *unknown* adds what a mistake that is not in the list may do."""

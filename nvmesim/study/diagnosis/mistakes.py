@@ -24,8 +24,8 @@ is worth that share: the density over 5 units of the logarithm, 0.2, over that o
 (the mean over `WIDTHS` of an error of `RULED`)."""
 THROTTLED: Final = (0.7, 0.4, 0.2, 0.1)
 """Shares of its rates that a hot drive may be held at."""
-VIRTUAL: Final = ("vd", "xvd")
-"""How names of virtual disks begin (Linux, virtio_blk.c and xen-blkfront.c)."""
+VIRTUAL: Final = ("vd", "xvd", "sd")
+"""How names of virtual disks begin (Linux, virtio_blk.c, xen-blkfront.c and sd.c)."""
 CACHED_CYCLES: Final = 400
 """Cycles a KiB of a request that the page cache serves (assumed)."""
 IN_MEMORY: Final = {
@@ -86,14 +86,11 @@ class Server:
         names = {name for row in self.rows for name in row.devices}
         is_alone = len(self.resolved.drives) == 1  # VMD is slow as drives share its interrupts
         out = {"vmd": "rare"} if is_alone else {"guest": "occasional"}
-        if any(name.startswith(VIRTUAL) for name in names):
-            out["guest"] = "stated"
-        elif any(name.startswith("nvme") for name in names):
-            out["guest"] = "rare"
+        if names:
+            is_virtual = any(name.startswith(VIRTUAL) for name in names)
+            out["guest"] = "common" if is_virtual else "rare"
         if self.is_buffered:
             out["page-cache"] = "stated"
-        if all(row.engine in SYNCHRONOUS for row in self.rows):
-            out["depth"] = "stated"
         return {code: WEIGHTS[word] for code, word in out.items()}
 
     @property
@@ -377,9 +374,9 @@ def _buffered(server: Server) -> Iterator[Variant]:
             "server.stack.per_kib": server.resolved.stack.per_kib.value + CACHED_CYCLES,
             "workload.*.outstanding": 1,
         }
-        yield Variant("the page cache is in the way", cache)
+        yield Variant("the page cache is in the way", cache, "hits")
         found = {f"drives.*.profile.{key}": value for key, value in IN_MEMORY.items()}
-        yield Variant("the page cache answers, not the drives", {**cache, **found})
+        yield Variant("the page cache answers, not the drives", {**cache, **found}, "hits")
 
 
 def _few_targets(server: Server) -> Iterator[Variant]:
