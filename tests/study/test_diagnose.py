@@ -214,6 +214,18 @@ def test_a_depth_had_effect_where_an_asynchronous_engine_went_by_the_page_cache(
         assert bool(depth.variants(replace(server, rows=rows))) == has_forms
 
 
+def test_jobs_that_were_busy_did_not_wait_for_a_drive(tmp_path):
+    """A hot drive leaves CPUs idle."""
+    for pct in (390, 40):
+        path = tmp_path / f"{pct}.csv"
+        path.write_text("op,block_size,jobs,iodepth,drives,iops,direct,cpu_pct\n"
+                        f"randread,4 KiB,4,32,4,250000,1,{pct}\n")  # fmt: skip
+        ((row,), _) = rows_of(ns.read_captures([path]))
+        assert (row.spent_s is None) == (pct == 40)
+        found = found_codes(ns.diagnose(tomllib.loads(SERVER), [path], workers=1))
+        assert ("hot" in found) == (pct == 40)
+
+
 def test_a_tail_is_unsure_where_a_limit_rules():
     scale = ErrorScale(np.array([0.3, 0.3]), np.zeros(2), ("iops", "p99"), (True, True))
     assert scale.where_it_counts(np.zeros(2)).model.tolist() == [RULED, SLICED]

@@ -43,7 +43,7 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, Mistake, Server, Variant
+from nvmesim.study.diagnosis.mistakes import MISTAKES, Server, Trial
 from nvmesim.study.sweep.api import Progress, tables_of
 
 HEALTHY: Final = 0.3
@@ -71,6 +71,12 @@ LEAST_STEP: Final = 0.03
 RESTS: Final = "what explanations rest on"
 STRAY: Final = 0.25
 """Share of a healthy server's rows that may lie outside of their intervals."""
+DEAR: Final = 3.0
+"""Times the predicted CPU time of a request from which busy jobs do something else as well."""
+SPENDS: Final = frozenset({"guest", "iommu", "kernel", "page-cache", "power", "scheduler"})
+"""Codes of mistakes that cost the jobs' own CPU time; under all others they wait."""
+WAITS: Final = 0.1
+"""Share of its weight that is left to a mistake under which jobs wait, where they did not."""
 SHOWN: Final = 0.01
 """Least probability of an explanation that is listed."""
 
@@ -203,42 +209,6 @@ def diagnose(
     return replace(search.diagnosis(tuple(left_out)), notes=notes_of(found))
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """A form of one mistake, or of two at once, and what it leaves of the rows' differences."""
-
-    mistakes: tuple[Mistake, ...]
-    variants: tuple[Variant, ...]
-    ratios: Floats
-    """log(measured / predicted) under it: float64[n], as `log_ratios`; NaN: not simulated."""
-    counts: Floats | None = None
-    """How much drives and CPUs count for each figure, of what they do as the server is."""
-    score: float = -math.inf
-    """Log likelihood, less that of the best of those that were simulated under as many rows."""
-
-    @property
-    def is_whole(self) -> bool:
-        """True if it was simulated under all rows."""
-        return bool(np.isfinite(self.ratios).all())
-
-    @property
-    def code(self) -> str:
-        return "+".join(m.code for m in self.mistakes)
-
-    @property
-    def name(self) -> str:
-        return " and ".join(v.name for v in self.variants)
-
-    @property
-    def change(self) -> Change:
-        return {key: value for v in self.variants for key, value in v.change.items()}
-
-    @property
-    def family(self) -> tuple[str, ...]:
-        """What it is a form of; () if it stands by itself."""
-        return (self.code, self.variants[0].family) if self.variants[0].family else ()
-
-
 class _Search:
     """Simulates the rows under every explanation and weighs them."""
 
@@ -284,7 +254,7 @@ class _Search:
         """Weigh all explanations, and pairs of them where none suffices."""
         nothing = np.full(len(self._healthy), np.nan)
         single = [
-            _Trial((mistake,), (variant,), nothing)
+            Trial((mistake,), (variant,), nothing)
             for mistake in MISTAKES for variant in mistake.variants(self._server)
         ]  # fmt: skip
         tried = self._screened(single, "explanations")
@@ -293,13 +263,13 @@ class _Search:
                + [misfit(self._healthy, self._scale)]) > POOR:  # fmt: skip
             best = list(_likeliest(tried).values())[:PAIRED]
             pairs = [
-                _Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants), nothing)
+                Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants), nothing)
                 for a, b in itertools.combinations(best, 2)
                 if not a.change.keys() & b.change.keys()
             ]
             tried += self._screened(pairs, "pairs of explanations")
             whole = [one for one in tried if one.is_whole]
-        whole = self._counted(whole)
+        whole = self._filled(self._counted(whole))
         chances = self._weighed(whole, [one for one in tried if not one.is_whole])
         likeliest = _likeliest([one for one in whole if not self._is_idle(one.ratios)])
         found = sorted(likeliest.values(), key=lambda one: -chances[one.code])
@@ -319,7 +289,7 @@ class _Search:
             left_out=left_out,
         )
 
-    def _screened(self, trials: Sequence[_Trial], what: str) -> list[_Trial]:
+    def _screened(self, trials: Sequence[Trial], what: str) -> list[Trial]:
         """*trials* that can be built, simulated row by row, those that differ most or least first.
 
         A form that explains the rows so far worse than another by `HOPELESS`, and whose neighbours
@@ -349,7 +319,7 @@ class _Search:
             done += [one for one, s in zip(seen, near, strict=True) if s <= most - HOPELESS]
         return left + done
 
-    def _counted(self, found: Sequence[_Trial]) -> list[_Trial]:
+    def _counted(self, found: Sequence[Trial]) -> list[Trial]:
         """*found*, exact ones with how much drives and CPUs count: they are run with slower ones.
 
         Where a link or a limit rules, the prediction is as sure as that; no longer run moves it.
@@ -370,38 +340,59 @@ class _Search:
             out[id(one)] = replace(one, ratios=ratios, counts=counts)
         return list(out.values())
 
-    def _likelihood(self, one: _Trial, ratios: Floats) -> float:
+    def _likelihood(self, one: Trial, ratios: Floats) -> float:
         scale = self._scale if one.counts is None else self._scale.where_it_counts(one.counts)
         return log_likelihood(ratios, scale)
 
-    def _between(self, one: _Trial, among: Sequence[_Trial]) -> list[float]:
+    def _between(self, one: Trial, among: Sequence[Trial]) -> list[float]:
         """Log likelihoods of forms between *one* and the next of its family; -inf without one."""
         n = next(i for i, other in enumerate(among) if other is one) + 1
         if n >= len(among) or not one.family or among[n].family != one.family:
             return [-math.inf]
         steps = [one.ratios + (among[n].ratios - one.ratios) * share for share in BETWEEN]
-        return [-math.inf if self._is_idle(r) else self._likelihood(one, r) for r in steps]
+        return [self._likelihood(one, ratios) for ratios in steps]
+
+    def _filled(self, found: Sequence[Trial]) -> list[Trial]:
+        """*found*, and what lies between neighbours of a family, by the name of the nearer one."""
+        out = list(found)
+        for one, after in itertools.pairwise(found):
+            if one.family and one.family == after.family:
+                out += [
+                    replace(one if share < 0.5 else after, counts=one.counts,
+                            ratios=one.ratios + (after.ratios - one.ratios) * share)
+                    for share in BETWEEN
+                ]  # fmt: skip
+        return [replace(one, score=self._likelihood(one, one.ratios)) for one in out]
 
     def _is_idle(self, ratios: Floats) -> bool:
         """True if these rows would be the same without what leaves *ratios*."""
         return bool(np.abs(ratios - self._healthy).max() < ALIKE)
 
-    def _weighed(self, found: Sequence[_Trial], hopeless: Sequence[_Trial]) -> dict[str, float]:
+    def _is_dear(self) -> bool:
+        """True if busy jobs spent much more CPU time on a request than predicted."""
+        pairs = zip(self._rows, (result.cpu for result in self._predicted), strict=True)
+        return any(
+            row.spent_s is not None
+            and row.spent_s > DEAR * cpu.cycles_per_io / (1e9 * min(s.ghz for s in cpu.sockets))
+            for row, cpu in pairs
+        )
+
+    def _weighed(self, found: Sequence[Trial], hopeless: Sequence[Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
             "healthy": [log_likelihood(self._healthy, self._scale, freedom=FREEDOM_AS_IS)],
             "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
-        priors = {"healthy": HEALTHY, "unknown": UNKNOWN}
         weights = {m.code: m.weight for m in MISTAKES} | self._server.weights
+        left = WAITS if self._is_dear() else 1.0
+        weights = {code: w * (1.0 if code in SPENDS else left) for code, w in weights.items()}
+        priors = {"healthy": HEALTHY * left, "unknown": UNKNOWN}
         whole = sum(weights.values())
         shown = {id(one): one.code for one in found if not self._is_idle(one.ratios)}
         for one in found:
-            scores = self._between(one, found)
             # a form that rows do not show is not why somebody asks
             if id(one) in shown or one.code not in shown.values():
-                scores = [self._likelihood(one, one.ratios), *scores]
-            likelihoods.setdefault(one.code, []).extend(s for s in scores if s > -math.inf)
+                likelihoods.setdefault(one.code, []).append(one.score)
             shares = [(1 - HEALTHY - UNKNOWN) * weights[m.code] / whole for m in one.mistakes]
             priors[one.code] = math.prod(shares)
         for one in hopeless:  # it might have been one of these as well
@@ -413,7 +404,7 @@ class _Search:
                 priors[one.code] *= math.prod(spread.get(m.code, 1.0) for m in one.mistakes)
         return probabilities(likelihoods, priors)
 
-    def _explanation(self, one: _Trial, chance: float, listed: Sequence[_Trial]) -> Explanation:
+    def _explanation(self, one: Trial, chance: float, listed: Sequence[Trial]) -> Explanation:
         pairs = list(zip(self._rows, self._predicted, strict=True))
         worst = max(range(len(pairs)), key=lambda i: abs(
             math.log(pairs[i][0].iops / pairs[i][1].total.iops.value)))  # fmt: skip
@@ -474,9 +465,9 @@ def _asked(load: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(load.get(key) for key in keys)
 
 
-def _likeliest(found: Sequence[_Trial]) -> dict[str, _Trial]:
+def _likeliest(found: Sequence[Trial]) -> dict[str, Trial]:
     """Code -> its form that fits best, the best first."""
-    out: dict[str, _Trial] = {}
+    out: dict[str, Trial] = {}
     for one in sorted(found, key=lambda f: -f.score):
         out.setdefault(one.code, one)
     return out

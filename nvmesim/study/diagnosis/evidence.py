@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.capture.capture import Captures, Measurement
+from nvmesim.capture.capture import Captures, CpuUse, Measurement
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.latency import CLAT, samples
 from nvmesim.measure.steady import Window
@@ -56,6 +56,8 @@ SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "
 RULED: Final = 0.08
 """Standard deviation of the logarithm of a prediction in which neither drives nor CPUs count, as
 where a link or a limit does: protocols' overheads (the published set "interfaces": 2 to 9 %)."""
+BUSY_PCT: Final = 70.0
+"""Percent of a CPU from which a job is busy nearly all the time."""
 SLICED: Final = math.log(5.0)
 """The same of a p99: limiters let requests through in slices of 100 ms or 1 s (blk-throttle.c,
 throtl_slice; github firecracker-microvm/firecracker issue 2176), which nobody states."""
@@ -90,6 +92,8 @@ class MeasuredRow:
     """True if the page cache was in the way; None: not stated."""
     engine: str | None = None
     """fio's name of it; None: not stated."""
+    spent_s: float | None = None
+    """CPU time of a request, of jobs that were busy nearly all the time; None: they were not."""
     devices: tuple[str, ...] = ()
     """Names of block devices that were busy, if stated."""
     drives: int | None = None
@@ -175,10 +179,17 @@ def _row(measurement: Measurement) -> MeasuredRow:
         p99_s=None if shown is None else shown.percentiles_s.get(99.0) or None,
         is_buffered=None if stated.direct is None else not stated.direct,
         engine=stated.engine,
+        spent_s=_spent_s(measurement.cpu, total),
         devices=tuple(measurement.disk_util_pct),
         drives=None if stated.raid else stated.targets,
         is_of_device=is_of_device,
     )
+
+
+def _spent_s(cpu: CpuUse | None, iops: float) -> float | None:
+    if cpu is None or cpu.scope != "jobs" or cpu.polled or (cpu.per_job_pct or 0.0) < BUSY_PCT:
+        return None
+    return cpu.total_pct / 100 / iops
 
 
 def of_arrays(rows: Sequence[MeasuredRow]) -> tuple[list[MeasuredRow], list[str]]:

@@ -6,12 +6,16 @@ list, with its sources and the changes that are the same on every server, is ``m
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from nvmesim.array_types import Floats
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.scenario.hardware import VMD_LANES
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -192,6 +196,45 @@ class Mistake:
     """Gives its forms; none where the scenario cannot have it."""
     is_exact: bool = False
     """True if its number is stated by a specification, and not measured on some server."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A form of one mistake, or of two at once, and what it leaves of the rows' differences."""
+
+    mistakes: tuple[Mistake, ...]
+    variants: tuple[Variant, ...]
+    ratios: Floats
+    """log(measured / predicted) under it: float64[n], as `log_ratios`; NaN: not simulated."""
+    counts: Floats | None = None
+    """How much drives and CPUs count for each figure, of what they do as the server is."""
+    score: float = -math.inf
+    """Log likelihood; of one that is not whole, less that of the best under as many rows."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it was simulated under all rows."""
+        return bool(np.isfinite(self.ratios).all())
+
+    @property
+    def code(self) -> str:
+        """Of its mistakes, joined by "+"."""
+        return "+".join(m.code for m in self.mistakes)
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return " and ".join(v.name for v in self.variants)
+
+    @property
+    def change(self) -> Change:
+        """All that it changes of the scenario."""
+        return {key: value for v in self.variants for key, value in v.change.items()}
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        """What it is a form of; () if it stands by itself."""
+        return (self.code, self.variants[0].family) if self.variants[0].family else ()
 
 
 def _links(server: Server) -> Iterator[Variant]:
