@@ -150,7 +150,7 @@ def measured(
         rows.append(Measurement(
             f"{op} {size} {jobs} x {depth}",
             Conditions(read_fraction=read, access="random", block_size=parse_size(size), jobs=jobs,
-                       iodepth=depth, direct=True, engine="io_uring", targets=alone,
+                       iodepth=depth, direct=True, targets=alone,
                        raid=None if drives else level),
             {op: OpResult(0, 0, rate, 0.0, clat=Latency(0, percentiles_s=tail))},
         ))  # fmt: skip

@@ -4,6 +4,7 @@ import json
 import math
 import tempfile
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from nvmesim.show.views.measured import diagnosis_blocks
 from nvmesim.study.diagnosis.diagnose import ComparedRow, Diagnosis, Explanation, NextMeasurement
 from nvmesim.study.diagnosis.evidence import (
     RULED,
+    SLICED,
     ErrorScale,
     MeasuredRow,
     ShortRuns,
@@ -29,7 +31,7 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, Server
+from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS, Server
 from tests.study.planted import PLANTED, found_codes, healthy, plant, remembering, trial
 from tests.study.slow_servers import asked, slow_servers, threads
 
@@ -186,6 +188,49 @@ def test_a_flush_that_a_row_states_is_part_of_its_load(tmp_path):
     assert row.workload["fsync"] == 1
 
 
+def test_a_rate_that_fio_was_asked_for_is_part_of_its_load():
+    runs = server_of()[0]
+    conditions = Conditions(read_fraction=1.0, block_size=4096, jobs=2, iodepth=8, rate_iops=3000.0)
+    ops = {"read": OpResult(0, 0, 3000.0, 0.0)}
+    capture = Capture(None, "fio", None, (Measurement("a", conditions, ops),), 1)
+    ((row,), _) = rows_of(ns.Captures((capture,)))
+    (found,) = runs.figures([({}, row.workload)], "")
+    assert found["iops"] == pytest.approx(3000, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "guest"), [("vda", "common"), ("nvme0n1", "rare")])
+def test_the_name_of_a_device_tells_of_a_guest(name, guest):
+    server = server_of()[2]
+    rows = [replace(row, devices=(name,)) for row in server.rows]
+    assert server.weights["guest"] == WEIGHTS["occasional"]
+    assert replace(server, rows=rows).weights["guest"] == WEIGHTS[guest]
+
+
+def test_a_depth_had_effect_where_an_asynchronous_engine_went_by_the_page_cache():
+    depth = next(m for m in MISTAKES if m.code == "depth")
+    server = server_of()[2]
+    for engine, has_forms in (("psync", True), ("io_uring", False)):
+        rows = [replace(row, is_buffered=False, engine=engine) for row in server.rows]
+        assert bool(depth.variants(replace(server, rows=rows))) == has_forms
+
+
+def test_jobs_that_were_busy_did_not_wait_for_a_drive(tmp_path):
+    """A hot drive leaves CPUs idle."""
+    for pct in (390, 40):
+        path = tmp_path / f"{pct}.csv"
+        path.write_text("op,block_size,jobs,iodepth,drives,iops,direct,cpu_pct\n"
+                        f"randread,4 KiB,4,32,4,250000,1,{pct}\n")  # fmt: skip
+        ((row,), _) = rows_of(ns.read_captures([path]))
+        assert (row.spent_s is None) == (pct == 40)
+        found = found_codes(ns.diagnose(tomllib.loads(SERVER), [path], workers=1))
+        assert ("hot" in found) == (pct == 40)
+
+
+def test_a_tail_is_unsure_where_a_limit_rules():
+    scale = ErrorScale(np.array([0.3, 0.3]), np.zeros(2), ("iops", "p99"), (True, True))
+    assert scale.where_it_counts(np.zeros(2)).model.tolist() == [RULED, SLICED]
+
+
 def test_an_engine_on_which_a_depth_has_no_effect_is_named():
     rows = [Measurement("a", Conditions(engine=name), {}) for name in ("psync", "io_uring", None)]
     (note,) = notes_of(ns.Captures((Capture(None, "fio", None, tuple(rows), 3),)))
@@ -248,7 +293,7 @@ def test_public_threads():
             code, found = "healthy" if is_inside else thread["cause"], found_codes(diagnosis)
             ranks[thread["name"]] = [*found, code].index(code)
     assert sum(rank == 0 for rank in ranks.values()) >= 0.75 * len(ranks), ranks
-    assert sum(rank < 3 for rank in ranks.values()) >= 0.8 * len(ranks), ranks
+    assert sum(rank < 3 for rank in ranks.values()) >= 0.9 * len(ranks), ranks
 
 
 @pytest.mark.parametrize(("direct", "is_buffered"), [("0", True), ("1", False), ("", None)])

@@ -15,7 +15,13 @@ import pytest
 
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InfrastructureError, InputError
-from nvmesim.study.measuring.machine import Machine, link_below, refuse_unless_free, target_of
+from nvmesim.study.measuring.machine import (
+    LEAST_FILE,
+    Machine,
+    link_below,
+    refuse_unless_free,
+    target_of,
+)
 from nvmesim.study.measuring.measure import FIRST, Plan, checked, measure
 from nvmesim.study.measuring.rows import PLAN, options
 from tests.study.simulated_fio import SimulatedRunner
@@ -260,7 +266,7 @@ def test_a_path_that_is_no_drive_and_no_file_is_refused(tmp_path):
         target_of(Machine(), str(tmp_path / "none" / "f"), "1GiB")
 
 
-@pytest.mark.parametrize(("length", "told"), [(0, "is empty"), (1 << 20, "has holes")])
+@pytest.mark.parametrize(("length", "told"), [(0, "is too small"), (1 << 25, "has holes")])
 def test_a_file_without_data_is_no_target(tmp_path, length, told):
     with (tmp_path / "f").open("wb") as file:
         file.truncate(length)
@@ -355,7 +361,7 @@ def test_another_machine_is_asked_through_ssh(loopback_ssh, tmp_path):
     assert there.asked("exit 3") == ""
     with pytest.raises(InfrastructureError, match="ended with code 1"):
         there.run(["false"], 30)
-    (tmp_path / "f").write_text("x")
+    (tmp_path / "f").write_bytes(bytes(LEAST_FILE))
     assert target_of(there, str(tmp_path / "f"), "1GiB").made is False
 
 

@@ -43,7 +43,7 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS, Mistake, Server, Variant
+from nvmesim.study.diagnosis.mistakes import MISTAKES, Server, Trial
 from nvmesim.study.sweep.api import Progress, tables_of
 
 HEALTHY: Final = 0.3
@@ -71,6 +71,12 @@ LEAST_STEP: Final = 0.03
 RESTS: Final = "what explanations rest on"
 STRAY: Final = 0.25
 """Share of a healthy server's rows that may lie outside of their intervals."""
+DEAR: Final = 3.0
+"""Times the predicted CPU time of a request from which busy jobs do something else as well."""
+SPENDS: Final = frozenset({"guest", "iommu", "kernel", "page-cache", "power", "scheduler"})
+"""Codes of mistakes that cost the jobs' own CPU time; under all others they wait."""
+WAITS: Final = 0.1
+"""Share of its weight that is left to a mistake under which jobs wait, where they did not."""
 SHOWN: Final = 0.01
 """Least probability of an explanation that is listed."""
 
@@ -203,37 +209,6 @@ def diagnose(
     return replace(search.diagnosis(tuple(left_out)), notes=notes_of(found))
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """A form of one mistake, or of two at once, and what it leaves of the rows' differences."""
-
-    mistakes: tuple[Mistake, ...]
-    variants: tuple[Variant, ...]
-    ratios: Floats
-    """log(measured / predicted) under it: float64[n], as `log_ratios`; NaN: not simulated."""
-    counts: Floats | None = None
-    """How much drives and CPUs count for each figure, of what they do as the server is."""
-    score: float = -math.inf
-    """Log likelihood, less that of the best of those that were simulated under as many rows."""
-
-    @property
-    def code(self) -> str:
-        return "+".join(m.code for m in self.mistakes)
-
-    @property
-    def name(self) -> str:
-        return " and ".join(v.name for v in self.variants)
-
-    @property
-    def change(self) -> Change:
-        return {key: value for v in self.variants for key, value in v.change.items()}
-
-    @property
-    def family(self) -> tuple[str, ...]:
-        """What it is a form of; () if it stands by itself."""
-        return (self.code, self.variants[0].family) if self.variants[0].family else ()
-
-
 class _Search:
     """Simulates the rows under every explanation and weighs them."""
 
@@ -241,12 +216,13 @@ class _Search:
         self, tables: Mapping[str, Any], base: str, rows: Sequence[MeasuredRow],
         seed: int | None, workers: int | None, progress: Progress | None,
     ) -> None:  # fmt: skip
-        self._tables, self._progress = tables, progress
+        self._tables = tables
         self._runs = ShortRuns(tables, base, seed=seed, workers=workers, progress=progress)
         self._rows: list[MeasuredRow] = []
         self._predicted: list[Result] = []
         for i, measured in enumerate(rows):
-            self._say("predicting", i / len(rows))
+            if progress is not None:
+                progress("predicting", i / len(rows))
             row = replace(measured, workload={**placed(tables), **measured.workload})
             loaded = on_drives(row, self._runs.scenario({}, row.workload))
             scenario = self._runs.scenario({}, loaded.workload)
@@ -257,10 +233,12 @@ class _Search:
             self._predicted.append(result)
         every = self._runs.scenario({}, *(row.workload for row in self._rows))
         self._server = Server(tables, every, self._rows)
+        self._healthy = log_ratios(self._rows, map(_figures, self._predicted))
         columns = [(result, row, c) for result, row in zip(self._predicted, self._rows, strict=True)
                    for c in row.figures]  # fmt: skip
         self._scale = ErrorScale(
-            np.array([_deviation(r.certainty.figures[c].around(1.0)) for r, _, c in columns]),
+            np.array([_deviation(r.certainty.figures[c].around(1.0), ratio)
+                      for (r, _, c), ratio in zip(columns, self._healthy, strict=True)]),
             np.array([LEAST_NOISE if c == "iops" else TAIL_NOISE for _, _, c in columns]),
             tuple(c for _, _, c in columns),
             tuple(row.workload["read"] > 0 for _, row, _ in columns),
@@ -269,38 +247,31 @@ class _Search:
         self._places = [slice(a, b) for a, b in itertools.pairwise(places)]
         """Places of each row's figures among those of all rows."""
         self._is_rate = np.equal(self._scale.figure, "iops")
-        self._healthy = log_ratios(self._rows, map(_figures, self._predicted))
-        loads: list[tuple[Change, Mapping[str, Any]]]
-        loads = [({}, row.workload) for row in self._rows]
-        plain = self._runs.figures(loads, "the server as it is")
+        plain = self._runs.figures([({}, r.workload) for r in self._rows], "the server as it is")
         self._plain = log_ratios(self._rows, [found or {} for found in plain])
-
-    def _say(self, what: str, share: float) -> None:
-        if self._progress is not None:
-            self._progress(what, share)
 
     def diagnosis(self, left_out: tuple[str, ...]) -> Diagnosis:
         """Weigh all explanations, and pairs of them where none suffices."""
         nothing = np.full(len(self._healthy), np.nan)
         single = [
-            _Trial((mistake,), (variant,), nothing)
+            Trial((mistake,), (variant,), nothing)
             for mistake in MISTAKES for variant in mistake.variants(self._server)
         ]  # fmt: skip
         tried = self._screened(single, "explanations")
-        whole = [one for one in tried if np.isfinite(one.ratios).all()]
+        whole = [one for one in tried if one.is_whole]
         if min([misfit(one.ratios, self._scale) for one in whole]
                + [misfit(self._healthy, self._scale)]) > POOR:  # fmt: skip
             best = list(_likeliest(tried).values())[:PAIRED]
             pairs = [
-                _Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants), nothing)
+                Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants), nothing)
                 for a, b in itertools.combinations(best, 2)
                 if not a.change.keys() & b.change.keys()
             ]
-            tried = self._screened(pairs, "pairs of explanations")
-            whole += [one for one in tried if np.isfinite(one.ratios).all()]
-        whole = self._counted(whole)
-        chances = self._weighed(whole)
-        likeliest = _likeliest([one for one in whole if not self._is_idle(one)])
+            tried += self._screened(pairs, "pairs of explanations")
+            whole = [one for one in tried if one.is_whole]
+        whole = self._filled(self._counted(whole))
+        chances = self._weighed(whole, [one for one in tried if not one.is_whole])
+        likeliest = _likeliest([one for one in whole if not self._is_idle(one.ratios)])
         found = sorted(likeliest.values(), key=lambda one: -chances[one.code])
         # what these rows would not show is, as far as they tell, nothing
         idle = chances.keys() - likeliest.keys() - {"healthy", "unknown"}
@@ -318,7 +289,7 @@ class _Search:
             left_out=left_out,
         )
 
-    def _screened(self, trials: Sequence[_Trial], what: str) -> list[_Trial]:
+    def _screened(self, trials: Sequence[Trial], what: str) -> list[Trial]:
         """*trials* that can be built, simulated row by row, those that differ most or least first.
 
         A form that explains the rows so far worse than another by `HOPELESS`, and whose neighbours
@@ -340,9 +311,7 @@ class _Search:
                     seen.append(replace(one, ratios=ratios))
             scores = [log_likelihood(one.ratios, self._scale) for one in seen]
             after = [max(self._between(one, seen)) for one in seen]
-            near = [
-                max(s, a, b) for s, a, b in zip(scores, after, [-math.inf, *after], strict=False)
-            ]
+            near = [max(t) for t in zip(scores, after, [-math.inf, *after], strict=False)]
             so_far = np.where(np.isfinite(seen[0].ratios), self._healthy, np.nan) if seen else None
             most = 0.0 if so_far is None else max(*near, log_likelihood(so_far, self._scale))
             seen = [replace(one, score=s - most) for one, s in zip(seen, scores, strict=True)]
@@ -350,11 +319,12 @@ class _Search:
             done += [one for one, s in zip(seen, near, strict=True) if s <= most - HOPELESS]
         return left + done
 
-    def _counted(self, found: Sequence[_Trial]) -> list[_Trial]:
+    def _counted(self, found: Sequence[Trial]) -> list[Trial]:
         """*found*, exact ones with how much drives and CPUs count: they are run with slower ones.
 
-        Where a link or a limit rules, the prediction is as sure as that.
+        Where a link or a limit rules, the prediction is as sure as that; no longer run moves it.
         """
+        offset = self._healthy - self._plain
         exact = [one for one in found if all(m.is_exact for m in one.mistakes)]
         loads, changes = [row.workload for row in self._rows], [{}, *(one.change for one in exact)]
         answers = self._runs.figures([(c, load) for c in changes for load in loads], RESTS, SLOWER)
@@ -363,19 +333,18 @@ class _Search:
             for i in range(0, len(answers), len(loads))
         ]
         plain = np.maximum(np.abs(moved[0] - self._plain), LEAST_STEP)
-        counts = {
-            id(one): np.nan_to_num(
-                np.abs(after - one.ratios + self._healthy - self._plain) / plain, nan=1.0
-            )
-            for one, after in zip(exact, moved[1:], strict=True)
-        }
-        return [replace(one, counts=counts.get(id(one))) for one in found]
+        out = {id(one): one for one in found}
+        for one, after in zip(exact, moved[1:], strict=True):
+            counts = np.nan_to_num(np.abs(after - one.ratios + offset) / plain, nan=1.0)
+            ratios = one.ratios - offset * (1 - np.clip(counts, 0.0, 1.0))
+            out[id(one)] = replace(one, ratios=ratios, counts=counts)
+        return list(out.values())
 
-    def _likelihood(self, one: _Trial, ratios: Floats) -> float:
+    def _likelihood(self, one: Trial, ratios: Floats) -> float:
         scale = self._scale if one.counts is None else self._scale.where_it_counts(one.counts)
         return log_likelihood(ratios, scale)
 
-    def _between(self, one: _Trial, among: Sequence[_Trial]) -> list[float]:
+    def _between(self, one: Trial, among: Sequence[Trial]) -> list[float]:
         """Log likelihoods of forms between *one* and the next of its family; -inf without one."""
         n = next(i for i, other in enumerate(among) if other is one) + 1
         if n >= len(among) or not one.family or among[n].family != one.family:
@@ -383,37 +352,59 @@ class _Search:
         steps = [one.ratios + (among[n].ratios - one.ratios) * share for share in BETWEEN]
         return [self._likelihood(one, ratios) for ratios in steps]
 
-    def _is_idle(self, one: _Trial) -> bool:
-        """True if these rows would be the same without it."""
-        return bool(np.abs(one.ratios - self._healthy).max() < ALIKE)
+    def _filled(self, found: Sequence[Trial]) -> list[Trial]:
+        """*found*, and what lies between neighbours of a family, by the name of the nearer one."""
+        out = list(found)
+        for one, after in itertools.pairwise(found):
+            if one.family and one.family == after.family:
+                out += [
+                    replace(one if share < 0.5 else after, counts=one.counts,
+                            ratios=one.ratios + (after.ratios - one.ratios) * share)
+                    for share in BETWEEN
+                ]  # fmt: skip
+        return [replace(one, score=self._likelihood(one, one.ratios)) for one in out]
 
-    def _weighed(self, found: Sequence[_Trial]) -> dict[str, float]:
+    def _is_idle(self, ratios: Floats) -> bool:
+        """True if these rows would be the same without what leaves *ratios*."""
+        return bool(np.abs(ratios - self._healthy).max() < ALIKE)
+
+    def _is_dear(self) -> bool:
+        """True if busy jobs spent much more CPU time on a request than predicted."""
+        pairs = zip(self._rows, (result.cpu for result in self._predicted), strict=True)
+        return any(
+            row.spent_s is not None
+            and row.spent_s > DEAR * cpu.cycles_per_io / (1e9 * min(s.ghz for s in cpu.sockets))
+            for row, cpu in pairs
+        )
+
+    def _weighed(self, found: Sequence[Trial], hopeless: Sequence[Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
             "healthy": [log_likelihood(self._healthy, self._scale, freedom=FREEDOM_AS_IS)],
             "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
-        priors = {"healthy": HEALTHY, "unknown": UNKNOWN}
-        weights = {m.code: m.weight for m in MISTAKES}
-        if self._server.is_buffered:
-            weights["page-cache"] = WEIGHTS["stated"]
+        weights = {m.code: m.weight for m in MISTAKES} | self._server.weights
+        left = WAITS if self._is_dear() else 1.0
+        weights = {code: w * (1.0 if code in SPENDS else left) for code, w in weights.items()}
+        priors = {"healthy": HEALTHY * left, "unknown": UNKNOWN}
         whole = sum(weights.values())
-        shown = {id(one): one.code for one in found if not self._is_idle(one)}
+        shown = {id(one): one.code for one in found if not self._is_idle(one.ratios)}
         for one in found:
-            scores = self._between(one, found)
             # a form that rows do not show is not why somebody asks
             if id(one) in shown or one.code not in shown.values():
-                scores = [self._likelihood(one, one.ratios), *scores]
-            likelihoods.setdefault(one.code, []).extend(s for s in scores if s > -math.inf)
+                likelihoods.setdefault(one.code, []).append(one.score)
             shares = [(1 - HEALTHY - UNKNOWN) * weights[m.code] / whole for m in one.mistakes]
             priors[one.code] = math.prod(shares)
+        for one in hopeless:  # it might have been one of these as well
+            if one.code in likelihoods:
+                likelihoods[one.code] += [-math.inf] * (1 + len(BETWEEN) * bool(one.family))
         spread = {code: math.exp(log_mean(s) - max(s)) for code, s in likelihoods.items()}
         for one in found:
             if len(one.mistakes) > 1:  # of each mistake the form that fits best alone was taken
                 priors[one.code] *= math.prod(spread.get(m.code, 1.0) for m in one.mistakes)
         return probabilities(likelihoods, priors)
 
-    def _explanation(self, one: _Trial, chance: float, listed: Sequence[_Trial]) -> Explanation:
+    def _explanation(self, one: Trial, chance: float, listed: Sequence[Trial]) -> Explanation:
         pairs = list(zip(self._rows, self._predicted, strict=True))
         worst = max(range(len(pairs)), key=lambda i: abs(
             math.log(pairs[i][0].iops / pairs[i][1].total.iops.value)))  # fmt: skip
@@ -474,17 +465,17 @@ def _asked(load: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(load.get(key) for key in keys)
 
 
-def _likeliest(found: Sequence[_Trial]) -> dict[str, _Trial]:
+def _likeliest(found: Sequence[Trial]) -> dict[str, Trial]:
     """Code -> its form that fits best, the best first."""
-    out: dict[str, _Trial] = {}
+    out: dict[str, Trial] = {}
     for one in sorted(found, key=lambda f: -f.score):
         out.setdefault(one.code, one)
     return out
 
 
-def _deviation(around: tuple[float, float]) -> float:
-    """Standard deviation of the logarithm, of a 95 % interval around 1."""
-    return math.log(around[1] / around[0]) / (2 * Z95)
+def _deviation(around: tuple[float, float], ratio: float) -> float:
+    """Standard deviation of the logarithm, of a 95 % interval around 1 on the side of *ratio*."""
+    return abs(math.log(around[int(ratio > 0)])) / Z95
 
 
 def _figures(result: Result) -> dict[str, float]:

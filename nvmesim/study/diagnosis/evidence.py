@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.capture.capture import Captures, Measurement
+from nvmesim.capture.capture import Captures, CpuUse, Measurement
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.latency import CLAT, samples
 from nvmesim.measure.steady import Window
@@ -56,6 +56,11 @@ SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "
 RULED: Final = 0.08
 """Standard deviation of the logarithm of a prediction in which neither drives nor CPUs count, as
 where a link or a limit does: protocols' overheads (the published set "interfaces": 2 to 9 %)."""
+BUSY_PCT: Final = 70.0
+"""Percent of a CPU from which a job is busy nearly all the time."""
+SLICED: Final = math.log(5.0)
+"""The same of a p99: limiters let requests through in slices of 100 ms or 1 s (blk-throttle.c,
+throtl_slice; github firecracker-microvm/firecracker issue 2176), which nobody states."""
 PLACE: Final = (
     "socket", "floating", "buffers", "interrupts", "filesystem", "guest", "offset", "limits"
 )  # fmt: skip
@@ -85,6 +90,12 @@ class MeasuredRow:
     run was and what went before, as buffers fill and drain, and is no evidence."""
     is_buffered: bool | None
     """True if the page cache was in the way; None: not stated."""
+    engine: str | None = None
+    """fio's name of it; None: not stated."""
+    spent_s: float | None = None
+    """CPU time of a request, of jobs that were busy nearly all the time; None: they were not."""
+    devices: tuple[str, ...] = ()
+    """Names of block devices that were busy, if stated."""
     drives: int | None = None
     """Drives, files or volumes that were loaded; None: not stated, or an array."""
     is_of_device: bool = False
@@ -159,7 +170,7 @@ def _row(measurement: Measurement) -> MeasuredRow:
     if stated.sync is not None and total > reading:
         load[stated.sync] = "sync" if stated.sync == "sync" else 1
     if stated.rate_iops is not None and jobs:
-        load["rate_limit"] = stated.rate_iops / jobs
+        load["rate_limit"] = f"{stated.rate_iops / jobs:.6g}/s"
     shown = measurement.ops["read"].clat if reading > 0 else None
     return MeasuredRow(
         label=measurement.label,
@@ -167,9 +178,18 @@ def _row(measurement: Measurement) -> MeasuredRow:
         iops=total,
         p99_s=None if shown is None else shown.percentiles_s.get(99.0) or None,
         is_buffered=None if stated.direct is None else not stated.direct,
+        engine=stated.engine,
+        spent_s=_spent_s(measurement.cpu, total),
+        devices=tuple(measurement.disk_util_pct),
         drives=None if stated.raid else stated.targets,
         is_of_device=is_of_device,
     )
+
+
+def _spent_s(cpu: CpuUse | None, iops: float) -> float | None:
+    if cpu is None or cpu.scope != "jobs" or cpu.polled or (cpu.per_job_pct or 0.0) < BUSY_PCT:
+        return None
+    return cpu.total_pct / 100 / iops
 
 
 def of_arrays(rows: Sequence[MeasuredRow]) -> tuple[list[MeasuredRow], list[str]]:
@@ -237,8 +257,10 @@ class ErrorScale:
 
         *counts* float64[n]: 0 where something else sets the figure, 1 where they do as before.
         """
-        rest = np.hypot(self.model * np.clip(counts, 0.0, 1.0), RULED)
-        return replace(self, model=np.minimum(self.model, rest))
+        counts = np.clip(counts, 0.0, 1.0)
+        rates = np.minimum(self.model, np.hypot(self.model * counts, RULED))
+        tails = np.maximum(self.model, SLICED * (1 - counts))
+        return replace(self, model=np.where(np.equal(self.figure, "iops"), rates, tails))
 
     def covariance(self, width: float = 1.0, *, unknown: bool = False) -> Floats:
         """float64[n, n]; *unknown* adds what a mistake that is not in the list may do."""

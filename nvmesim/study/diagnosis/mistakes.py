@@ -6,24 +6,30 @@ list, with its sources and the changes that are the same on every server, is ``m
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from nvmesim.array_types import Floats
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.scenario.hardware import VMD_LANES
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.evidence import Change, MeasuredRow
+from nvmesim.study.diagnosis.evidence import SYNCHRONOUS, Change, MeasuredRow
 
 WEIGHTS: Final = {"stated": 60.0, "common": 3.0, "occasional": 1.0, "rare": 0.3, "any rate": 0.02}
 """How common a mistake is. "Stated" is one that the rows tell themselves. "Any rate" is a limit's:
 it may be anywhere over two decades, and is taken from the rows. A rate that fits so well by itself
 is worth that share: the density over 5 units of the logarithm, 0.2, over that of an exact fit, 9.8
 (the mean over `WIDTHS` of an error of `RULED`)."""
-THROTTLED: Final = (0.5, 0.25)
+THROTTLED: Final = (0.7, 0.4, 0.2, 0.1)
 """Shares of its rates that a hot drive may be held at."""
+VIRTUAL: Final = ("vd", "xvd", "sd")
+"""How names of virtual disks begin (Linux, virtio_blk.c, xen-blkfront.c and sd.c)."""
 CACHED_CYCLES: Final = 400
 """Cycles a KiB of a request that the page cache serves (assumed)."""
 IN_MEMORY: Final = {
@@ -32,6 +38,8 @@ IN_MEMORY: Final = {
     "read_bandwidth": "1 TB/s", "write_bandwidth": "1 TB/s", "commands": "100M/s",
 }  # fmt: skip
 """A drive that is no matter, as data is in memory."""
+UNWRITTEN: Final = 2.0
+"""Times as many reads as a drive may do of blocks that were never written (see "fresh")."""
 CONTENTIONS: Final = (0.1, 0.25, 0.6, 2.0, 4.5)
 """Shares by which a further CPU makes strict unmapping dearer: 456k became 35k at most."""
 MOST_CONTENTION: Final = 140.0
@@ -66,9 +74,28 @@ class Server:
         return all(row.is_buffered for row in self.rows)
 
     @property
-    def is_direct(self) -> bool:
-        """True if some row may have passed by the page cache, which explains a depth too."""
-        return not self.is_buffered
+    def may_wait(self) -> bool:
+        """True if a row's engine may wait for each request, and the page cache is not why."""
+        engines = {row.engine for row in self.rows}
+        return not self.is_buffered and self.has_page_cache and bool(engines & {None, *SYNCHRONOUS})
+
+    @property
+    def has_page_cache(self) -> bool:
+        """True if requests pass through a kernel."""
+        return self.resolved.stack.name != "spdk"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Code -> how common a mistake is, where the rows and the drives tell."""
+        names = {name for row in self.rows for name in row.devices}
+        is_alone = len(self.resolved.drives) == 1  # VMD is slow as drives share its interrupts
+        out = {"vmd": "rare"} if is_alone else {"guest": "occasional"}
+        if names:
+            is_virtual = any(name.startswith(VIRTUAL) for name in names)
+            out["guest"] = "common" if is_virtual else "rare"
+        if self.is_buffered:
+            out["page-cache"] = "stated"
+        return {code: WEIGHTS[word] for code, word in out.items()}
 
     @property
     def is_md(self) -> bool:
@@ -169,6 +196,45 @@ class Mistake:
     """Gives its forms; none where the scenario cannot have it."""
     is_exact: bool = False
     """True if its number is stated by a specification, and not measured on some server."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A form of one mistake, or of two at once, and what it leaves of the rows' differences."""
+
+    mistakes: tuple[Mistake, ...]
+    variants: tuple[Variant, ...]
+    ratios: Floats
+    """log(measured / predicted) under it: float64[n], as `log_ratios`; NaN: not simulated."""
+    counts: Floats | None = None
+    """How much drives and CPUs count for each figure, of what they do as the server is."""
+    score: float = -math.inf
+    """Log likelihood; of one that is not whole, less that of the best under as many rows."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it was simulated under all rows."""
+        return bool(np.isfinite(self.ratios).all())
+
+    @property
+    def code(self) -> str:
+        """Of its mistakes, joined by "+"."""
+        return "+".join(m.code for m in self.mistakes)
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return " and ".join(v.name for v in self.variants)
+
+    @property
+    def change(self) -> Change:
+        """All that it changes of the scenario."""
+        return {key: value for v in self.variants for key, value in v.change.items()}
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        """What it is a form of; () if it stands by itself."""
+        return (self.code, self.variants[0].family) if self.variants[0].family else ()
 
 
 def _links(server: Server) -> Iterator[Variant]:
@@ -275,9 +341,9 @@ def _interrupts(server: Server) -> Iterator[Variant]:
 def _scheduler(server: Server) -> Iterator[Variant]:
     if server.resolved.stack.name.startswith("linux"):
         fastest = max(d.profile.commands.value for d in server.resolved.drives)
-        for name, rate in (("mq-deadline", 900_000), ("mq-deadline", 450_000), ("bfq", 200_000)):
+        for rate in (1_900_000, 900_000, 450_000, 200_000):
             if fastest > rate:
-                yield Variant(f"the I/O scheduler is {name}",
+                yield Variant(f"the I/O scheduler is {'mq-deadline' if rate > 200_000 else 'bfq'}",
                               {"drives.*.profile.commands": f"{rate}/s"}, "lock")  # fmt: skip
 
 
@@ -317,7 +383,11 @@ def _fresh(server: Server) -> Iterator[Variant]:
     for state, name in (("empty", "reads meet blocks that were never written"),
                         ("fresh", "the drives are as new, not in steady state")):  # fmt: skip
         if any(spec.get("state", "steady") != state for spec in server.tables["drives"]):
-            yield Variant(name, {"drives.*.state": state})
+            yield Variant(name, {"drives.*.state": state}, state)
+            if state == "empty":  # and the flash sets no rate
+                rate = UNWRITTEN * max(d.profile.commands.value for d in server.resolved.drives)
+                change = {"drives.*.state": state, "drives.*.profile.commands": f"{rate:.0f}/s"}
+                yield Variant(name, change, state)
 
 
 def _worn(server: Server) -> Iterator[Variant]:
@@ -341,15 +411,15 @@ def _cut(server: Server) -> Iterator[Variant]:
 
 def _buffered(server: Server) -> Iterator[Variant]:
     """Each request waits for the drive, or finds its data in memory."""
-    if any(row.is_buffered is not False for row in server.rows):
+    if server.has_page_cache and any(row.is_buffered is not False for row in server.rows):
         cache = {
             "server.stack.copies": 1,
             "server.stack.per_kib": server.resolved.stack.per_kib.value + CACHED_CYCLES,
             "workload.*.outstanding": 1,
         }
-        yield Variant("the page cache is in the way", cache)
+        yield Variant("the page cache is in the way", cache, "hits")
         found = {f"drives.*.profile.{key}": value for key, value in IN_MEMORY.items()}
-        yield Variant("the page cache answers, not the drives", {**cache, **found})
+        yield Variant("the page cache answers, not the drives", {**cache, **found}, "hits")
 
 
 def _few_targets(server: Server) -> Iterator[Variant]:

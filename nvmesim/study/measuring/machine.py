@@ -20,6 +20,8 @@ ENDING_S: Final = 10.0
 """Time that fio is given to end its jobs."""
 LOST: Final = 255
 """ssh's own exit code: the connection, not the command, has failed."""
+LEAST_FILE: Final = 16 << 20
+"""Bytes of a file that is measured: requests of 1 MiB need some places to go."""
 HERE: Final = "trap '' INT; exec \"$@\""
 """ssh asks at the terminal, so that it stays in its session, where a Ctrl-C would reach it."""
 THERE: Final = (
@@ -277,8 +279,9 @@ def target_of(machine: Machine, path: str, size: str) -> Target:
         return Target(path)
     if kind[:1].isdigit():
         length, blocks = map(int, kind.split())
-        if blocks * 512 < length / 2 or not length:
-            what = "has holes, which no drive is asked for" if length else "is empty"
+        if blocks * 512 < length / 2 or length < LEAST_FILE:
+            holes = "has holes, which no drive is asked for"
+            what = "is too small" if length < LEAST_FILE else holes
             raise InputError(f"{path}: {what}; name a file that does not exist, it will be made")
         return Target(path)
     if kind == "none" and not path.startswith("/dev/"):
