@@ -146,6 +146,23 @@ class RaidMap:
         places = parity_places(self.level, self.layout, self.members, stripe)
         return [(member, stripe * self.chunk + inside) for member in places]
 
+    def data_at(self, member: int, member_offset: int) -> int | None:
+        """Volume offset whose byte lies there, or None for parity and for unused space.
+
+        >>> raid_map("raid5", 4, "64 KiB").data_at(3, 0) is None
+        True
+        """
+        if not 0 <= member < self.members:
+            raise InputError(f"member is {member}; the array has members 0 to {self.members - 1}")
+        if member_offset < 0:
+            raise InputError(f"member offset is {member_offset}; it is at least 0")
+        if self.member_sizes is not None and member_offset >= self.member_sizes[member]:
+            return None
+        offset = self._data_at(member, member_offset)
+        if offset is None or (self.capacity is not None and offset >= self.capacity):
+            return None
+        return offset
+
     @property
     def copies(self) -> int:
         """Number of places that hold each byte, parity not counted."""
@@ -211,6 +228,44 @@ class RaidMap:
         else:
             rows = [row + copy * self._far_rows for copy in range(copies)]
         return [((first + copy) % self.members, rows[copy]) for copy in range(copies)]
+
+    def _data_at(self, member: int, member_offset: int) -> int | None:
+        if not self._level.has_chunks:
+            return member_offset
+        row, inside = divmod(member_offset, self.chunk)
+        if not self._level.redundant:
+            return self._zone_data_at(member, member_offset)
+        if self._level.mirrored:
+            return self._copy_data_at(member, row, inside)
+        places = data_places(self.level, self.layout, self.members, row)
+        if member not in places:
+            return None
+        return (row * self.data_disks + places.index(member)) * self.chunk + inside
+
+    def _zone_data_at(self, member: int, member_offset: int) -> int | None:
+        for zone in self.zones:
+            count = len(zone.members)
+            length = (zone.end - zone.start) // count
+            inside = member_offset - zone.member_start
+            if member in zone.members and 0 <= inside < length:
+                first = zone.start // self.chunk
+                turn = (zone.members.index(member) + zone.first_chunk - first) % count
+                index = first + inside // self.chunk * count + turn
+                return index * self.chunk + inside % self.chunk
+        return None
+
+    def _copy_data_at(self, member: int, row: int, inside: int) -> int | None:
+        kind, copies = self._level.copies_of(self.members, self.layout)
+        if kind == "near":
+            return (row * self.members + member) // copies * self.chunk + inside
+        if kind == "offset":
+            row, copy = divmod(row, copies)
+        elif copies > 1 and row >= self._far_rows * copies:
+            return None  # a remainder too short for every copy stays unused
+        else:
+            copy, row = divmod(row, self._far_rows) if copies > 1 else (0, row)
+        index = row * self.members + (member - copy) % self.members
+        return index * self.chunk + inside
 
     def _check_offset(self, offset: int) -> None:
         if offset < 0 or (self.capacity is not None and offset >= self.capacity):

@@ -40,6 +40,7 @@ def test_parity_maps_to_24_members(level, layout):
             offset = number * chunk + 4097 % chunk
             place = (member, stripe * chunk + 4097 % chunk)
             assert found.locate(offset) == [place]
+            assert found.data_at(*place) == offset
             assert [m for m, _ in found.parity(offset)] == parity
             assert len({member, *parity}) == 1 + len(parity)
 
@@ -57,6 +58,7 @@ def test_mirror_maps_to_24_members(kind):
             for offset in range(0, capacity, chunk):
                 places = brute.find_phys(n, kind, copies, chunk, size, offset + 5)
                 assert found.locate(offset + 5) == places
+                assert {found.data_at(*place) for place in places} == {offset + 5}
                 assert len({member for member, _ in places}) == copies
 
 
@@ -73,6 +75,7 @@ def test_striped_maps_of_unequal_members(data):
         for offset in range(0, found.capacity, chunk):
             place = brute.raid0_place(sizes, chunk, offset + 7, alternate=layout == "alternate")
             assert found.locate(offset + 7) == [place]
+            assert found.data_at(*place) == offset + 7
 
 
 def counted(plan, op):

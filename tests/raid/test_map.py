@@ -27,7 +27,9 @@ def test_every_block_of_a_measured_layout(name):
             stripe, inside = divmod(place, CHUNK)
             offset = stripe * found.data_disks * CHUNK + inside
             assert found.parity(offset)["PQ".index(row["kind"])] == (member, place)
+            assert found.data_at(member, place) is None
         else:
+            assert found.data_at(member, place) == logical * BLOCK
             copies.setdefault(logical, set()).add((member, place))
     assert found.capacity == len(copies) * BLOCK
     for logical, places in copies.items():
