@@ -173,8 +173,10 @@ class WhatIfs:
         return tuple(points)
 
     def _point(self, changed: ResolvedScenario) -> CurvePoint:
-        kept = self._again(changed, turnovers=CURVE_TURNOVERS)
-        window = kept.window(kept.warmup()[0])
+        window = self.measured.window  # its own load: the curve goes through the answer
+        if changed.workload != self.ready.scenario.workload:
+            kept = self._again(changed, turnovers=CURVE_TURNOVERS)
+            window = kept.window(kept.warmup()[0])
         data = samples(window, None)
         is_enough = data is not None and enough(data.size, 99)
         p99 = data.quantile(0.99) / PS_PER_S if data is not None and is_enough else None
@@ -255,7 +257,10 @@ class WhatIfs:
             requests = min(SHORT_REQUESTS, few)
         requests = max(requests, turnovers * other.load.in_flight)
         if not self._starts_full:
-            requests += self.measured.warmup_requests
+            # less in flight is sooner steady; buffers are not
+            less = other.load.in_flight / max(1, self.ready.load.in_flight)
+            share = 1.0 if other.load.buffers.size else min(1.0, less)
+            requests += round(share * self.measured.warmup_requests)
         if not self._has_own_base:
             requests = min(requests, len(self.measured.head) * self.measured.batch)
         if other.level:  # writes that wait for full buffers gather slowly
