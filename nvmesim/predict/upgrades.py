@@ -152,6 +152,18 @@ def _thread_keys(s: ResolvedScenario, groups: Sequence[WorkloadGroup]) -> dict[s
     return out
 
 
+def a_thread_a_cpu(s: ResolvedScenario) -> Change | None:
+    """As many threads as logical CPUs that send what arrives by the clock."""
+    cpus = sum(k.logical_cpus for k in s.sockets)
+    least = {id(g): -(-cpus // (g.n_threads // g.threads)) for g in s.workload if g.is_open}
+    groups = tuple(
+        replace(g, threads=least[id(g)])
+        if g.trace is None and least.get(id(g), 0) > g.threads else g for g in s.workload
+    )  # fmt: skip
+    text = f"{sum(g.n_threads for g in groups if g.is_open)} threads that send them"
+    return changed(s, text, _thread_keys(s, groups), workload=groups)
+
+
 def twice_the_threads(s: ResolvedScenario) -> Change | None:
     """Twice the threads, each with half as much outstanding where that is possible."""
 

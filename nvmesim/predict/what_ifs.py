@@ -64,7 +64,7 @@ BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
         up.on_all_sockets, up.one_more_core, up.more_ghz, up.twice_the_cores,
         up.twice_the_cores_and_threads,
     ),
-    "threads": (up.twice_the_threads, up.more_ghz, up.one_file_a_thread),
+    "threads": (up.a_thread_a_cpu, up.twice_the_threads, up.more_ghz, up.one_file_a_thread),
     **dict.fromkeys(("dies", "channels"), (up.one_more_drive, up.twice_the_dies)),
     "commands": (up.one_more_drive, up.twice_the_commands),
     "rounds": (up.one_more_drive,),

@@ -72,7 +72,8 @@ def asked_of(group: WorkloadGroup) -> str:
     text = f"{group.access} {sizes[0][0] if len(sizes) == 1 else mixed}, {what}; "
     if group.rate is not None:
         rate = words.about(group.rate)
-        return f"{text}{rate} requests/s by the clock, however many are in flight"
+        threads = words.plural(group.n_threads, "thread")
+        return f"{text}{rate} requests/s by the clock from {threads}, however many are in flight"
     targets = len(group.targets)
     kind = "drive" if all(t.kind == "drive" for t in group.targets) else "volume"
     text += words.plural(group.threads, "thread")
