@@ -80,11 +80,12 @@ def test_an_open_loop_has_no_outstanding_to_double() -> None:
 
 
 def test_threads_that_cannot_send_what_arrives_are_as_many_as_cpus_and_carry_it() -> None:
-    given = server_of(1, workload=[{"rate": "2M/s"}], run={"requests": 40_000})
+    given = server_of(1, workload=[{"rate": "2M/s", "slo": "1 ms"}], run={"requests": 40_000})
     found = simulate(scenario_from_dict(given), over_time=False)
     relief = next(r for r in found.bottleneck.reliefs if r.set == {"workload.0.threads": 8})
     applied = simulate(scenario_from_dict(with_values(given, relief.set)), reliefs=False)
     assert found.bottleneck.verdict == "unstable"
+    assert found.goal.probability < 0.1 < applied.goal.probability
     assert found.bottleneck.station == "threads"
     assert applied.bottleneck.backlog_per_s is None
     assert applied.total.iops.value == pytest.approx(relief.iops.value, rel=0.03)
