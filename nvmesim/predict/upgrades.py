@@ -447,11 +447,19 @@ def two_arrays(s: ResolvedScenario) -> Change | None:
     if not used or None in groups:
         return None
     load = tuple(g for g in groups if g is not None)
-    is_exact = all(_is_even(s, v) for v in s.volumes if v.index in used)
-    keys = {f"volume.{v.table}.arrays": 2 for v in s.volumes if v.index in used}
+    halved = [v for v in s.volumes if v.index in used]
+    keys = {f"volume.{v.table}.arrays": 2 for v in halved} | _thread_keys(s, load)
     changed = replace(s, volumes=tuple(volumes), workload=load)
-    keys = keys | _thread_keys(s, load) if is_exact else {}
-    return Change("two arrays of half the members", changed, keys)
+    is_exact = all(_is_even(s, v) for v in halved)
+    return Change("two arrays of half the members", changed, keys if is_exact else {})
+
+
+def two_arrays_with_workers(s: ResolvedScenario) -> Change | None:
+    """Both: a lock of an array holds back its workers."""
+    if (first := eight_workers(s)) is None or (second := two_arrays(first.scenario)) is None:
+        return None
+    keys = first.set and second.set and {**first.set, **second.set}
+    return Change(f"{second.text}, {first.text}", second.scenario, keys)
 
 
 def _is_even(s: ResolvedScenario, volume: Volume) -> bool:

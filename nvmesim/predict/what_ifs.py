@@ -83,7 +83,8 @@ BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
     "engine-lock": (up.newer_kernel, up.two_arrays, up.no_bitmap),
     "bitmap-file": (up.no_bitmap,),
     "engine-threads": (
-        up.eight_workers, up.two_arrays, up.newer_kernel, up.larger_stripe_cache,
+        up.eight_workers, up.two_arrays, up.two_arrays_with_workers, up.newer_kernel,
+        up.larger_stripe_cache,
     ),
     "volume-limit": (up.twice_the_volume_limits, up.one_more_drive),
 }  # fmt: skip

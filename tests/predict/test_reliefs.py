@@ -298,6 +298,8 @@ LOAD = {"threads": 32, "outstanding": 8}
          {"volume.0.arrays": 2, "workload.0.threads": 16}),
         (reliefs.two_arrays, server_of(1, volume={"raid": "raid10"}, workload=[
             {"threads_total": 32, "outstanding": 8}]), {"volume.0.arrays": 2}),
+        (reliefs.two_arrays_with_workers, server_of(2, volume={"raid": "raid5"}, workload=[LOAD]),
+         {"volume.*.group_thread_cnt": 8, "volume.0.arrays": 2, "workload.0.threads": 16}),
         (reliefs.near_the_drives, server_of(2, workload=[LOAD]), {"workload.*.socket": "near"}),
         (reliefs.near_the_drives, server_of(2, workload=[LOAD], volume=[
             {"raid": "raid5", "members": [0, 1, 2, 3]}, {"raid": "raid5", "members": [4, 5, 6, 7]},
