@@ -16,7 +16,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats, Ints
 from nvmesim.engine.contract import Acc, Batch, Engine, Status
-from nvmesim.measure.latency import enough, samples, sections_need, tail_grows
+from nvmesim.measure.latency import ASKED, enough, samples, sections_need, tail_grows
 from nvmesim.measure.steady import (
     Col,
     Collector,
@@ -49,6 +49,7 @@ RELAXATIONS: Final = 25  # relaxation times that an open loop must be watched fo
 MIN_BACKLOG: Final = 500
 """Growth in requests over the looked-at half that noise of a stable queue does not reach."""
 TRICKLE: Final = 1024
+INSISTENCE: Final = 4
 TREND: Final = 1.4  # a run whose p99 still rises goes on for so many squared times its length
 VISITS_BATCHES: Final = 8  # batches that tell how many stations a request visits
 
@@ -70,6 +71,8 @@ class RunGoal:
     """Station visits behind an answer: shortens the least run, to `FEW_REQUESTS`; None: never."""
     patience: int | None = None
     """Station visits after which precise IOPS end the run, whatever p99's interval; None: never."""
+    insists: bool = False
+    """True if a goal is about the p99: patience is `INSISTENCE` times as long while none tells."""
     most: int = MAX_REQUESTS
     wall_s: float = math.inf  # give up after so much real time
 
@@ -295,6 +298,10 @@ class Controller:
             return False
         visits = float(window.total.stations[:, Acc.VISITS].sum())
         if visits < goal.patience or self._is_close(window) or window.requests < self._least:
+            return False
+        data = samples(window, None)
+        is_told = not goal.insists or (data is not None and data.tells(ASKED))
+        if not is_told and visits < INSISTENCE * goal.patience:
             return False
         return self._load.bursts or relative_half(window.iops()) <= precision
 

@@ -10,7 +10,7 @@ import numpy as np
 from nvmesim.array_types import Floats, Ints
 from nvmesim.engine.contract import Acc
 from nvmesim.measure.figures import PERCENTILES, Interval
-from nvmesim.measure.latency import LATENCY, Samples, percentile_name, samples_of
+from nvmesim.measure.latency import LATENCY, Bend, Samples, percentile_name, samples_of
 from nvmesim.measure.stations import Totals
 from nvmesim.measure.steady import Snapshot, Window, half_width
 from nvmesim.model.lowered import Lowered
@@ -106,17 +106,20 @@ class OverTime:
 _COLUMNS: Final = ("iops", "mean_s", "p50_s", "p99_s", "above")
 
 
-def group_stats(lowered: Lowered, window: Window, totals: Totals) -> tuple[GroupStats, ...]:
-    """Each group of the scenario, in its order."""
+def group_stats(
+    lowered: Lowered, window: Window, totals: Totals, bend: Bend
+) -> tuple[GroupStats, ...]:
+    """Each group of the scenario, in its order; what is above its goal, as *bend* moves it."""
     names = [g.name for g in lowered.scenario.workload]
-    return tuple(_group(lowered, window, totals, i, name) for i, name in enumerate(names))
+    return tuple(_group(lowered, window, totals, i, name, bend) for i, name in enumerate(names))
 
 
 def _group(
-    lowered: Lowered, window: Window, totals: Totals, index: int, name: str
+    lowered: Lowered, window: Window, totals: Totals, index: int, name: str, bend: Bend
 ) -> GroupStats:  # fmt: skip
     data = samples_of(window, lambda s: _histogram(s, index))
     slo_ps = lowered.scenario.workload[index].slo_ps
+    max_s = 0.0 if data is None else bend.one(data.max_ps) / PS_PER_S
     used, wait = _limit(lowered, totals, index)
     if data is None:
         nothing: dict[str, float | None] = {percentile_name(q): None for q in PERCENTILES}
@@ -135,10 +138,10 @@ def _group(
         iops=_rate(counts, durations),
         mean_s=float(data.counts @ data.middle_ps) / requests / PS_PER_S,
         percentiles=percentiles,
-        max_s=data.max_ps / PS_PER_S if alone else None,
+        max_s=max_s if alone else None,
         limit_used=used,
         limit_wait_s=wait,
-        slo=None if slo_ps is None else _slo(data, window, index, slo_ps),
+        slo=None if slo_ps is None else _slo(data, window, index, slo_ps, bend),
     )
 
 
@@ -160,7 +163,8 @@ def _limit(lowered: Lowered, totals: Totals, index: int) -> tuple[float | None, 
     return min(1.0, used), float(rows[:, Acc.WAIT].sum()) / PS_PER_S
 
 
-def _slo(data: Samples, window: Window, index: int, limit_ps: int) -> Slo:
+def _slo(data: Samples, window: Window, index: int, slo_ps: int, bend: Bend) -> Slo:
+    limit_ps = bend.back.one(slo_ps)
     sizes = data.groups.sum(axis=1)
     above = sizes - data.below(limit_ps)
     share = float(above.sum() / sizes.sum())
@@ -169,7 +173,7 @@ def _slo(data: Samples, window: Window, index: int, limit_ps: int) -> Slo:
     durations = np.array([s.duration_ps for s in window.snapshots])
     bad = np.array([v is not None and v > SLICE_SHARE for v in late])
     interval = Interval(share, max(0.0, share - half), min(1.0, share + half))
-    return Slo(limit_ps / PS_PER_S, interval, float(durations[bad].sum() / durations.sum()))
+    return Slo(slo_ps / PS_PER_S, interval, float(durations[bad].sum() / durations.sum()))
 
 
 def _histogram(snapshot: Snapshot, index: int | None) -> Ints:
@@ -185,8 +189,8 @@ def share_above(histogram: Ints, limit_ps: float) -> float | None:
     return None if data is None else 1.0 - float(data.below(limit_ps).sum()) / data.size
 
 
-def slices(lowered: Lowered, window: Window) -> OverTime:
-    """Slices of *window*, all groups together and, where there are several, each by itself."""
+def slices(lowered: Lowered, window: Window, bend: Bend) -> OverTime:
+    """Slices of *window*: of all groups, and of each of several; latencies as *bend* moves them."""
     groups = lowered.scenario.workload
     durations = np.array([s.duration_ps for s in window.snapshots]) / PS_PER_S
     start = window.warmup_ps / PS_PER_S + np.concatenate([[0.0], np.cumsum(durations)[:-1]])
@@ -197,14 +201,14 @@ def slices(lowered: Lowered, window: Window) -> OverTime:
         of = [(ALL, None, None), *of]
     found = {}
     for name, index, slo in of:
-        rows = [_slice(s, index, slo) for s in window.snapshots]
+        rows = [_slice(s, index, slo, bend) for s in window.snapshots]
         found[name] = {column: [row[i] for row in rows] for i, column in enumerate(_COLUMNS)}
     outstanding = np.array([s.outstanding for s in window.snapshots], np.int64)
     return OverTime(start, durations, outstanding, found)
 
 
 def _slice(
-    snapshot: Snapshot, index: int | None, slo_ps: int | None
+    snapshot: Snapshot, index: int | None, slo_ps: int | None, bend: Bend
 ) -> tuple[float | None, ...]:  # fmt: skip
     """iops, mean_s, p50_s, p99_s, above of one slice."""
     data = Samples.of(_histogram(snapshot, index)[None])
@@ -212,7 +216,8 @@ def _slice(
         return 0.0, None, None, None, None
     rate = data.size / max(snapshot.duration_ps, 1.0) * PS_PER_S
     mean = float(data.counts @ data.middle_ps) / data.size / PS_PER_S
-    known = [data.quantile(p) / PS_PER_S if data.size * (1 - p) >= SLICE_BEYOND else None
+    known = [bend.one(data.quantile(p)) / PS_PER_S if data.size * (1 - p) >= SLICE_BEYOND else None
              for p in (0.5, 0.99)]  # fmt: skip
-    above = None if slo_ps is None else 1.0 - float(data.below(slo_ps).sum()) / data.size
+    limit = None if slo_ps is None else bend.back.one(slo_ps)
+    above = None if limit is None else 1.0 - float(data.below(limit).sum()) / data.size
     return rate, mean, known[0], known[1], above

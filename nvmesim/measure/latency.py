@@ -11,7 +11,7 @@ tolerance-interval estimation in simulation", EJOR 168, 2006.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -141,6 +141,44 @@ class Samples:
         """Half the width of `interval` relative to the quantile."""
         low, high = self.interval(p)
         return (high - low) / 2 / max(self.quantile(p), 1.0)
+
+
+@dataclass(frozen=True)
+class Bend:
+    """Latencies as percentiles have moved: those between two move as far as lies between."""
+
+    before: Floats
+    after: Floats
+    """float64[n]: logarithms of the percentiles, rising"""
+
+    @staticmethod
+    def of(percentiles: Mapping[float, float | None], moved: Mapping[float, float | None]) -> Bend:
+        """Return the bend that takes *percentiles* to those *moved*; None is left out."""
+        known = [q for q, v in percentiles.items() if v and moved.get(q)]
+        both = (np.log([float(of[q] or 0.0) for q in known]) for of in (percentiles, moved))
+        return Bend(*(np.maximum.accumulate(line) if len(line) else np.zeros(1) for line in both))
+
+    @property
+    def back(self) -> Bend:
+        """The way back."""
+        return Bend(self.after, self.before)
+
+    def __call__(self, latencies: Floats) -> Floats:
+        """Return where *latencies* went, in the unit of the percentiles."""
+        by = self.after - self.before
+        if not by.any():
+            return latencies
+        log = np.log(np.maximum(latencies, 1e-300))
+        return np.asarray(latencies * np.exp(np.interp(log, self.before, by)))
+
+    def one(self, latency: float) -> float:
+        """Return where a single latency went.
+
+        >>> bend = Bend.of({50.0: 1.0, 99.0: 2.0}, {50.0: 1.0, 99.0: 4.0})
+        >>> [round(bend.one(v), 9) for v in (0.5, 1.0, 2.0, 3.0)], round(bend.back.one(6.0), 9)
+        ([0.5, 1.0, 4.0, 6.0], 3.0)
+        """
+        return float(self(np.array([float(latency)]))[0])
 
 
 def samples(window: Window, operation: int | None, kind: int = LATENCY) -> Samples | None:

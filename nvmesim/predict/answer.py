@@ -14,6 +14,7 @@ from nvmesim.measure.groups import GroupStats, group_stats, slices
 from nvmesim.measure.latency import (
     CLAT,
     LATENCY,
+    Bend,
     distribution,
     percentile_name,
     sync_stats,
@@ -174,7 +175,7 @@ class RunAnswer:
             sync=sync_stats(window.total.syncs, window.duration_ps),
             groups=self._groups(),
             **derived,
-            over_time=slices(lowered, window) if self.sliced else None,
+            over_time=slices(lowered, window, self._bend()) if self.sliced else None,
             resolved=scenario,
         )  # fmt: skip
 
@@ -182,7 +183,8 @@ class RunAnswer:
         """Each workload group, moved as the total is, with the whole interval."""
         if not (self.stable and self.sliced and self.ready.scenario.workload):
             return ()
-        found = group_stats(self.ready.lowered, self.measured.window, self.totals)
+        bend = self._bend()
+        found = group_stats(self.ready.lowered, self.measured.window, self.totals, bend)
         if len(found) == 1:  # its batches are the run's, not slices of it
             found = (replace(found[0], iops=self.measured.window.iops(None)),)
         if self.known is None:
@@ -261,8 +263,20 @@ class RunAnswer:
             simulated = _span(Interval(values[name] or 0.0, *span))
             wider[name] = replace(parts, simulation=simulated).around(moved[name] or 0.0)
         percentiles = {q: moved[percentile_name(q)] for q in latency.percentiles}
-        mean = moved["mean"] or 0.0
-        return replace(latency, mean=mean, percentiles=percentiles, intervals=wider)
+        bend = Bend.of(latency.percentiles, percentiles)
+        return replace(
+            latency, mean=moved["mean"] or 0.0, percentiles=percentiles, intervals=wider,
+            bin_s=bend(latency.bin_s), max=bend.one(latency.max),
+        )  # fmt: skip
+
+    def _bend(self) -> Bend:
+        """How far latencies of all requests are moved, ps."""
+        own = distribution(self.measured.window, None, LATENCY, stable=self.stable)
+        if own is None or self.known is None or not self.stable:
+            return Bend.of({}, {})
+        known = {q: v and v * PS_PER_S for q, v in own.percentiles.items()}
+        return Bend.of(known, {q: v and self._moved(percentile_name(q), v)
+                               for q, v in known.items()})  # fmt: skip
 
     def level(self, figure: str) -> float | None:
         """Mean latency or p99 as it is printed, s; None where too few requests tell it."""

@@ -161,7 +161,8 @@ def judge(
         bounds = {shown.info.name: carried} if shown else {}
         verdict = "unstable"
         what = f"The offered {format_iops(offered + left_out)} have" if offered else "The load has"
-        why = f"; {name} is full at {format_iops(carried)}" if shown else ""
+        why = f"; the limit is {name}, at {format_iops(carried)}" if shown else ""
+        why += f"; {best_relief(reliefs)}" if any(_brings(r) for r in reliefs) else ""
         text = f"{what} no steady state: the backlog grows by {backlog_per_s:,.0f} requests/s{why}."
     elif offered is not None:
         text = _offered_load_text(lowered, totals, busiest, offered)
@@ -237,8 +238,8 @@ def _offered_load_text(
     if most.bound_iops < 1.01 * offered:
         text = f"The offered {format_iops(offered)} are within 1 % of what can be carried"
     return (
-        f"{text}; fullest is {spoken(lowered, totals, most)} ({percent(most.utilization)} busy), "
-        f"which allows {format_iops(most.bound_iops)} at most."
+        f"{text}; the next limit is {spoken(lowered, totals, most)} ({percent(most.utilization)} "
+        f"busy), at {format_iops(most.bound_iops)}."
     )
 
 
@@ -272,7 +273,7 @@ def spoken(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
     if info.kind == "cpu":
         return "the CPUs" if info.socket is None else f"the CPU of socket {info.socket}"
     if info.kind == "thread" and info.resource == "threads":
-        return "the threads"
+        return "its one thread" if info.servers == 1 else "the threads"
     if info.drive is None:
         many = "s" if info.servers > 1 else ""
         is_engine = info.resource == "engine-threads"

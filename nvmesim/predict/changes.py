@@ -89,7 +89,9 @@ def of_volumes(
 ) -> Change | None:  # fmt: skip
     """*s* with *volumes*; those that differ have another *value* of *key*."""
     moved = [new for new, old in zip(volumes, s.volumes, strict=True) if new != old]
-    keys = {f"volume.{v.index}.{key}": value(v) for v in moved}
+    keys = {f"volume.{v.table}.{key}": value(v) for v in moved}
+    if any(keys[name] != value(v) for v in volumes if (name := f"volume.{v.table}.{key}") in keys):
+        keys = {}  # arrays of one table that differ
     if len(moved) == len(volumes) and len(set(keys.values())) == 1:
         keys = {f"volume.*.{key}": value(moved[0])}
     return changed(s, text, keys, volumes=tuple(volumes))

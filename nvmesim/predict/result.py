@@ -20,7 +20,7 @@ from nvmesim.measure.figures import (
 )
 from nvmesim.measure.groups import GroupStats, OverTime
 from nvmesim.measure.latency import Syncs
-from nvmesim.predict.uncertainty.derived import Goal, goal_of
+from nvmesim.predict.uncertainty.derived import Goal, goal_of, probability
 from nvmesim.predict.uncertainty.parts import Certainty
 from nvmesim.predict.uncertainty.standing import Outside
 from nvmesim.scenario.resolved import Interconnect
@@ -116,7 +116,11 @@ class Result(Printable):
     @property
     def goal(self) -> Goal | None:
         """The latency that the load should keep (slo), and how probable it is that it does."""
-        return goal_of(self.resolved, self.total.latency)
+        goal, growth = goal_of(self.resolved, self.total.latency), self.bottleneck.backlog_per_s
+        if goal is None or growth is None:
+            return goal
+        iops = self.total.iops  # a backlog ends once more is carried than comes
+        return replace(goal, probability=probability(iops, iops.value + growth, at_least=True))
 
     @property
     def crossing(self) -> Crossing | None:

@@ -218,4 +218,6 @@ def _goal(scenario: ResolvedScenario, options: RunOptions) -> RunGoal:
         return replace(stated, requests=run.requests, duration_ps=run.duration_ps)
     if not scenario.workload:
         return replace(stated, requests=REBUILD_LEAST)
-    return precision_goal(stated, model_uncertainty(scenario, without=options.without_source))
+    known = model_uncertainty(scenario, without=options.without_source)
+    has_goal = any(group.slo_ps is not None for group in scenario.workload)
+    return replace(precision_goal(stated, known), insists=has_goal)

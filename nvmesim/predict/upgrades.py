@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ from nvmesim.predict.changes import (
 from nvmesim.raid.planner.records import SECTOR
 from nvmesim.scenario.hardware import check_lanes
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Target, Volume, WorkloadGroup
+from nvmesim.scenario.volumes import default_chunk, part_name
+from nvmesim.scenario.workloads import by_socket
 from nvmesim.units import format_size
 
 TOP_PCIE: Final = 6
@@ -150,6 +152,18 @@ def _thread_keys(s: ResolvedScenario, groups: Sequence[WorkloadGroup]) -> dict[s
     return out
 
 
+def a_thread_a_cpu(s: ResolvedScenario) -> Change | None:
+    """As many threads as logical CPUs that send what arrives by the clock."""
+    cpus = sum(k.logical_cpus for k in s.sockets)
+    least = {id(g): -(-cpus // (g.n_threads // g.threads)) for g in s.workload if g.is_open}
+    groups = tuple(
+        replace(g, threads=least[id(g)])
+        if g.trace is None and least.get(id(g), 0) > g.threads else g for g in s.workload
+    )  # fmt: skip
+    text = f"{sum(g.n_threads for g in groups if g.is_open)} threads that send them"
+    return changed(s, text, _thread_keys(s, groups), workload=groups)
+
+
 def twice_the_threads(s: ResolvedScenario) -> Change | None:
     """Twice the threads, each with half as much outstanding where that is possible."""
 
@@ -245,7 +259,8 @@ def _counted(new: ResolvedScenario, old: ResolvedScenario) -> dict[str, Any]:
     """The counts of drives, and the members by number, that make *new* of *old*."""
     tables = [d.table for d in new.drives]
     is_told = all(t.kind == "volume" for g in old.workload for t in g.targets)
-    if not all(tables) or (old.drives[0].is_numbered and not is_told):
+    is_dealt = len({v.table for v in old.volumes}) < len(old.volumes)
+    if is_dealt or not all(tables) or (old.drives[0].is_numbered and not is_told):
         return {}
     order = list(dict.fromkeys(tables))
     grown = dict.fromkeys(tables[len(old.drives) :])
@@ -315,13 +330,16 @@ def near_the_drives(s: ResolvedScenario) -> Change | None:
     """Threads and buffers on the socket of the drives that they use, or of most of them."""
     if len(s.sockets) < 2:
         return None
-    parts = [_by_socket(s, group) for group in s.workload]
+    is_free = all(
+        g.floating == "spread" and g.buffers is None and g.interrupts is None for g in s.workload
+    )
+    parts = [by_socket(_pinned(group), s.drives, s.volumes) for group in s.workload]
     groups = tuple(group for part in parts for group in part)
     has_memory = all(s.sockets[g.socket].has_memory for g in groups if g.socket is not None)
     if all(parts) and has_memory and groups != s.workload and len({g.socket for g in groups}) > 1:
         text = "threads and buffers on the socket of their drive"
-        how = "a [[workload]] for each socket, whose targets are its drives"
-        return Change(text, replace(s, workload=groups), how=how)
+        near = {"workload.*.socket": "near"} if is_free else {}
+        return Change(text, replace(s, workload=groups), near)
     homes = [d.socket for d in s.drives]
     best = max(range(len(s.sockets)), key=homes.count)
     groups = tuple(_pinned(group, best) for group in s.workload)
@@ -335,28 +353,11 @@ def near_the_drives(s: ResolvedScenario) -> Change | None:
     share = homes.count(best) / len(homes)
     there = "the" if share == 1 else "half the" if share == 0.5 else "most"
     text = f"threads and buffers on socket {best}, where {there} drives are{dimms}"
-    is_exact = not dimms and all(
-        g.floating == "spread" and g.buffers is None and g.interrupts is None for g in s.workload
-    )
-    keys = {"workload.*.socket": best} if is_exact else {}
+    keys: dict[str, Any] = {} if dimms or not is_free else {"workload.*.socket": best}
     return Change(text, replace(s, sockets=tuple(sockets), workload=groups), keys)
 
 
-def _by_socket(s: ResolvedScenario, group: WorkloadGroup) -> list[WorkloadGroup]:
-    """*group* as one group for each socket that its targets lie on; none where it cannot be."""
-    homes: dict[int, list[Target]] = {}
-    for target in group.targets:
-        drives = [target.index] if target.kind == "drive" else s.volumes[target.index].members
-        sockets = {s.drives[d].socket for d in drives}
-        if len(sockets) > 1:
-            return []
-        homes.setdefault(sockets.pop(), []).append(target)
-    if len(homes) > 1 and (group.is_open or not group.threads_are_per_target):
-        return []
-    return [_pinned(replace(group, targets=tuple(t)), home) for home, t in sorted(homes.items())]
-
-
-def _pinned(group: WorkloadGroup, socket: int) -> WorkloadGroup:
+def _pinned(group: WorkloadGroup, socket: int | None = None) -> WorkloadGroup:
     return replace(group, socket=socket, floating="spread", buffers=None, interrupts=None)
 
 
@@ -433,46 +434,64 @@ def eight_workers(s: ResolvedScenario) -> Change | None:
 def two_arrays(s: ResolvedScenario) -> Change | None:
     """Each volume under load as two, of half the members, the load's threads on both."""
     used = {t.index for g in s.workload for t in g.targets if t.kind == "volume"}
-    groups = [_on_halves(group, s) for group in s.workload]
-    for volume in (s.volumes[i] for i in used):
-        n = len(volume.members)
-        is_odd = n % 2 or (volume.level == "raid10" and n // 2 % volume.copies)
-        is_changed = volume.degraded or volume.rebuild or volume.columns
-        if is_changed or is_odd or n // 2 < LEAST_HALF.get(volume.level, n):
+    volumes: list[Volume] = []
+    places: dict[int, list[Target]] = {}
+    for v in s.volumes:
+        halves = _halves(v) if v.index in used else [v]
+        if not halves or [w.table for w in s.volumes].count(v.table) > 1:
             return None
+        at = len(volumes)
+        volumes += [replace(half, index=at + i) for i, half in enumerate(halves)]
+        places[v.index] = [Target("volume", at + i, half.name) for i, half in enumerate(halves)]
+    groups = [_on_halves(group, places) for group in s.workload]
     if not used or None in groups:
         return None
-    first = [_part_of(v, slice(len(v.members) // 2)) if v.index in used else v for v in s.volumes]
-    second = [
-        replace(_part_of(v, slice(len(v.members) // 2, None)), index=len(s.volumes) + v.index,
-                name=f"{v.name} b")
-        for v in s.volumes if v.index in used
+    load = tuple(g for g in groups if g is not None)
+    halved = [v for v in s.volumes if v.index in used]
+    keys = {f"volume.{v.table}.arrays": 2 for v in halved} | _thread_keys(s, load)
+    changed = replace(s, volumes=tuple(volumes), workload=load)
+    is_exact = all(_is_even(s, v) for v in halved)
+    return Change("two arrays of half the members", changed, keys if is_exact else {})
+
+
+def two_arrays_with_workers(s: ResolvedScenario) -> Change | None:
+    """Both: a lock of an array holds back its workers."""
+    if (first := eight_workers(s)) is None or (second := two_arrays(first.scenario)) is None:
+        return None
+    keys = first.set and second.set and {**first.set, **second.set}
+    return Change(f"{second.text}, {first.text}", second.scenario, keys)
+
+
+def _is_even(s: ResolvedScenario, volume: Volume) -> bool:
+    """True if half of *volume* has the same geometry: equal members, and the same chunk."""
+    n, first, *others = len(volume.members), *(s.drives[m].profile for m in volume.members)
+    is_one = all(profile == first for profile in others)
+    return is_one and default_chunk(volume.engine, n) == default_chunk(volume.engine, n // 2)
+
+
+def _halves(volume: Volume) -> list[Volume]:
+    """*volume* as two, of half the members each; none where it has no halves."""
+    n = len(volume.members)
+    is_odd = n % 2 or (volume.level == "raid10" and n // 2 % volume.copies)
+    is_changed = volume.degraded or volume.rebuild or volume.columns
+    if is_changed or is_odd or n // 2 < LEAST_HALF.get(volume.level, n):
+        return []
+    return [
+        replace(volume, name=part_name(volume.name, i), members=volume.members[half],
+                zone_bytes=volume.zone_bytes[half], spares=() if i else volume.spares)
+        for i, half in enumerate((slice(n // 2), slice(n // 2, None)))
     ]  # fmt: skip
-    order = {v.index: i for i, v in enumerate([*first, *second])}
-    volumes = tuple(replace(v, index=order[v.index]) for v in [*first, *second])
-    load = tuple(
-        replace(g, targets=tuple(
-            replace(t, index=order[t.index]) if t.kind == "volume" else t for t in g.targets
-        ))
-        for g in groups if g is not None
-    )  # fmt: skip
-    changed = replace(s, volumes=volumes, workload=load)
-    how = "two [[volume]] tables, each with half the members, and the threads dealt to both"
-    return Change("two arrays of half the members", changed, how=how)
 
 
-def _part_of(volume: Volume, part: slice) -> Volume:
-    return replace(volume, members=volume.members[part], zone_bytes=volume.zone_bytes[part])
-
-
-def _on_halves(group: WorkloadGroup, s: ResolvedScenario) -> WorkloadGroup | None:
+def _on_halves(
+    group: WorkloadGroup, places: Mapping[int, Sequence[Target]]
+) -> WorkloadGroup | None:
     """*group* on both halves of its volumes; None where its threads cannot be dealt evenly."""
     if not any(t.kind == "volume" for t in group.targets):
         return group
     if any(t.kind != "volume" or t.parts > 1 for t in group.targets) or group.is_open:
         return None
-    more = [replace(t, index=len(s.volumes) + t.index, name=f"{t.name} b") for t in group.targets]
-    both = replace(group, targets=(*group.targets, *more))
+    both = replace(group, targets=tuple(half for t in group.targets for half in places[t.index]))
     if group.threads_are_per_target:
         return None if group.threads % 2 else replace(both, threads=group.threads // 2)
     if group.outstanding_per == "thread-target":

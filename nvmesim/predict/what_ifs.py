@@ -64,7 +64,7 @@ BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
         up.on_all_sockets, up.one_more_core, up.more_ghz, up.twice_the_cores,
         up.twice_the_cores_and_threads,
     ),
-    "threads": (up.twice_the_threads, up.more_ghz, up.one_file_a_thread),
+    "threads": (up.a_thread_a_cpu, up.twice_the_threads, up.more_ghz, up.one_file_a_thread),
     **dict.fromkeys(("dies", "channels"), (up.one_more_drive, up.twice_the_dies)),
     "commands": (up.one_more_drive, up.twice_the_commands),
     "rounds": (up.one_more_drive,),
@@ -83,7 +83,8 @@ BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
     "engine-lock": (up.newer_kernel, up.two_arrays, up.no_bitmap),
     "bitmap-file": (up.no_bitmap,),
     "engine-threads": (
-        up.eight_workers, up.two_arrays, up.newer_kernel, up.larger_stripe_cache,
+        up.eight_workers, up.two_arrays, up.two_arrays_with_workers, up.newer_kernel,
+        up.larger_stripe_cache,
     ),
     "volume-limit": (up.twice_the_volume_limits, up.one_more_drive),
 }  # fmt: skip
@@ -173,8 +174,10 @@ class WhatIfs:
         return tuple(points)
 
     def _point(self, changed: ResolvedScenario) -> CurvePoint:
-        kept = self._again(changed, turnovers=CURVE_TURNOVERS)
-        window = kept.window(kept.warmup()[0])
+        window = self.measured.window  # its own load: the curve goes through the answer
+        if changed.workload != self.ready.scenario.workload:
+            kept = self._again(changed, turnovers=CURVE_TURNOVERS)
+            window = kept.window(kept.warmup()[0])
         data = samples(window, None)
         is_enough = data is not None and enough(data.size, 99)
         p99 = data.quantile(0.99) / PS_PER_S if data is not None and is_enough else None
@@ -255,7 +258,10 @@ class WhatIfs:
             requests = min(SHORT_REQUESTS, few)
         requests = max(requests, turnovers * other.load.in_flight)
         if not self._starts_full:
-            requests += self.measured.warmup_requests
+            # less in flight is sooner steady; buffers are not
+            less = other.load.in_flight / max(1, self.ready.load.in_flight)
+            share = 1.0 if other.load.buffers.size else min(1.0, less)
+            requests += round(share * self.measured.warmup_requests)
         if not self._has_own_base:
             requests = min(requests, len(self.measured.head) * self.measured.batch)
         if other.level:  # writes that wait for full buffers gather slowly

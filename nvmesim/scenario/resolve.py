@@ -98,7 +98,7 @@ def check_counts(scenario: Scenario) -> None:
     """Raise LimitError if there is too much of anything, before any of it is made."""
     at_most(sum(d.count for d in scenario.drives), limits.MOST_DRIVES, "drives", "drives")
     at_most(len(scenario.adapters), limits.MOST_ADAPTERS, "adapters", "adapters")
-    at_most(len(scenario.volume), limits.MOST_VOLUMES, "volume", "volumes")
+    at_most(sum(v.arrays for v in scenario.volume), limits.MOST_VOLUMES, "volume", "volumes")
     at_most(len(scenario.workload), limits.MOST_WORKLOADS, "workload", "workloads")
     for i, spec in enumerate(scenario.workload):
         key = f"workload.{i}"

@@ -150,6 +150,8 @@ class Volume(ArrayOptions):
     member_bytes: int = 0  # usable size of each member: that of the smallest
     zone_bytes: tuple[int, ...] = ()
     """Usable size of each member where they differ and all of it is used (RAID0 of md)."""
+    table: int = 0
+    """Number of the table of the scenario that it is of, maybe with other arrays."""
 
     @property
     def raid(self) -> Level:

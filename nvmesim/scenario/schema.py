@@ -254,6 +254,9 @@ class VolumeSpec(Strict):
     """md's sync_speed_max: what a rebuild never exceeds."""
     members: tuple[int, ...] | None = None
     """Drives by number; left out: all, less the spares. Several volumes name theirs."""
+    arrays: int = Field(default=1, ge=1, le=64)
+    """So many arrays like this one, each of an equal part of the members in their order and
+    degraded alike; its name with a number names one, its name all."""
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
     """Which copy is read: as md balances, in turn, the one with fewest outstanding, or the
     first."""
@@ -275,7 +278,7 @@ class VolumeSpec(Strict):
     journal: Literal["none", "ppl"] = "none"
     """Partial parity log of md's RAID5."""
     spares: int = Field(default=0, ge=0)
-    """Hot spares, from the end of the list of drives."""
+    """Hot spares, from the end of the list of drives; of several arrays the first one's."""
     columns: int | None = Field(default=None, ge=2)
     """Columns of Storage Spaces, where fewer than the members; of a raidz the members of each
     vdev."""

@@ -35,8 +35,10 @@ def resolve_volumes(
     names = {drive.name for drive in drives}
     taken: dict[int, str] = {}
     volumes: list[Volume] = []
-    for index in range(len(scenario.volume)):
-        found = _Resolving(scenario, index, drives, notes)
+    for found in (
+        _Resolving(scenario, index, part, drives, notes)
+        for index, spec in enumerate(scenario.volume) for part in range(spec.arrays)
+    ):  # fmt: skip
         if found.name in names:
             raise ScenarioError(f"{found.key}.name is {found.name!r}, which a drive or volume has")
         names.add(found.name)
@@ -46,7 +48,7 @@ def resolve_volumes(
                     f"{found.key}.members: {drives[member].name} is in {taken[member]} already"
                 )
             taken[member] = found.name
-        volumes.append(found.volume())
+        volumes.append(replace(found.volume(), index=len(volumes)))
     return _with_spares(scenario, tuple(volumes), drives, notes)
 
 
@@ -58,10 +60,12 @@ class _Resolving:
     """One volume of a scenario on its way."""
 
     def __init__(
-        self, scenario: Scenario, index: int, drives: tuple[Drive, ...], notes: ResolveNotes
-    ) -> None:
+        self, scenario: Scenario, index: int, part: int, drives: tuple[Drive, ...],
+        notes: ResolveNotes,
+    ) -> None:  # fmt: skip
         self.scenario = scenario
         self.index = index
+        self.part = part
         self.drives = drives
         self.notes = notes
         self.spec: VolumeSpec = scenario.volume[index]
@@ -69,6 +73,15 @@ class _Resolving:
         self.key = _key(scenario, index)
         self.name = self.spec.name or f"volume{index}"
         self.members = self._members()
+        if (arrays := self.spec.arrays) > 1:
+            each, left = divmod(len(self.members), arrays)
+            if left:
+                raise GeometryError(
+                    f"{self.key}.arrays is {arrays}; {len(self.members)} members are not so many "
+                    "equal parts"
+                )
+            self.name = part_name(self.name, part)
+            self.members = self.members[part * each : (part + 1) * each]
 
     def _members(self) -> tuple[int, ...]:
         """The drives of the volume: those named, or all but its spares."""
@@ -117,7 +130,8 @@ class _Resolving:
         return Volume(
             **{
                 **stated,
-                "index": self.index,
+                "index": 0,  # its place among all arrays
+                "table": self.index,
                 "name": self.name,
                 "level": spec.raid,
                 "members": self.members,
@@ -320,6 +334,15 @@ class _Resolving:
             )
 
 
+def part_name(name: str, part: int) -> str:
+    """Return the name of one of the arrays of a table.
+
+    >>> part_name("data", 0)
+    'data 1'
+    """
+    return f"{name} {part + 1}"
+
+
 def default_chunk(engine: RaidEngineProfile, n_members: int) -> int:
     """Return the chunk of a volume that names none: as its engine's own tools choose it.
 
@@ -364,12 +387,15 @@ def _with_spares(
     used = {member for volume in volumes for member in volume.members}
     free = [drive.index for drive in drives if drive.index not in used]
     result: list[Volume] = []
-    for volume, spec in zip(volumes, scenario.volume, strict=True):
-        if spec.spares > len(free):
+    for volume in volumes:
+        spec = scenario.volume[volume.table]
+        is_first = all(v.table != volume.table for v in result)
+        spares = spec.spares if is_first else 0
+        if spares > len(free):
             raise ScenarioError(
-                f"{volume.name}: spares is {spec.spares}; {len(free)} drives are in no volume"
+                f"{volume.name}: spares is {spares}; {len(free)} drives are in no volume"
             )
-        mine, free = free[: spec.spares], free[spec.spares :]
+        mine, free = free[:spares], free[spares:]
         volume = replace(volume, spares=tuple(mine))
         given = spec.model_fields_set
         starts = bool(mine) and "rebuild" not in given

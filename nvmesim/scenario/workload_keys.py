@@ -102,8 +102,9 @@ class WorkloadSpec(Strict):
     volumes, else all drives."""
     span: Size | None = None
     """Bytes of each target that are touched, from ``offset``; left out: all."""
-    socket: int | None = Field(default=None, ge=0)
-    """Where the threads run; left out: on all sockets in turn."""
+    socket: Annotated[int, Field(ge=0)] | Literal["near"] | None = None
+    """Where the threads run: a socket, or for each target that of its drives (near); left out: on
+    all sockets in turn."""
     floating: Literal["spread", "pool"] | None = None
     """Threads without a socket: dealt to the sockets and kept there (spread), or run where a CPU
     is free (pool); left out: spread."""

@@ -24,12 +24,17 @@ DEFAULT_BLOCK: Final = ((4096, 1.0),)
 class Places:
     """Targets that a workload can have, by name and by number, with sizes."""
 
-    def __init__(self, drives: tuple[Drive, ...], volumes: tuple[Volume, ...]) -> None:
+    def __init__(
+        self, drives: tuple[Drive, ...], volumes: tuple[Volume, ...], scenario: Scenario
+    ) -> None:
         by_drive = {Target("drive", d.index, d.name): capacity_bytes(d) for d in drives}
         by_volume = {Target("volume", v.index, v.name): volume_bytes(v) for v in volumes}
         sizes = by_drive | by_volume
         self._bytes = {(target.kind, target.index): n for target, n in sizes.items()}
-        self.named = {target.name: target for target in sizes}
+        tables = [(spec.name or f"volume{i}", i) for i, spec in enumerate(scenario.volume)]
+        own = {name: tuple(t for t, v in zip(by_volume, volumes, strict=True) if v.table == i)
+               for name, i in tables}  # fmt: skip
+        self.named = own | {target.name: (target,) for target in sizes}
         self.all = tuple(by_volume or by_drive)
         """Volumes if there are any, else drives: what a number means."""
 
@@ -61,15 +66,15 @@ class Places:
         chosen = (wanted,) if isinstance(wanted, str) else wanted
         if not chosen:
             raise ScenarioError(f"{key}.targets is empty; leave it out for all")
-        return tuple(self._one(one, f"{key}.targets names") for one in chosen)
+        return tuple(t for one in chosen for t in self._one(one, f"{key}.targets names"))
 
-    def _one(self, wanted: str | int, problem: str) -> Target:
+    def _one(self, wanted: str | int, problem: str) -> tuple[Target, ...]:
         if isinstance(wanted, int):
             if not 0 <= wanted < len(self.all):
                 raise ScenarioError(
                     f"{problem} {self.all[0].kind} {wanted}; there are 0 to {len(self.all) - 1}"
                 )
-            return self.all[wanted]
+            return (self.all[wanted],)
         if wanted not in self.named:
             hint = nearest(wanted, self.named)
             raise ScenarioError(f"{problem} {wanted!r}, which is not a volume or drive; {hint}")
@@ -82,11 +87,11 @@ def resolve_workload(
     notes: ResolveNotes,
 ) -> tuple[WorkloadGroup, ...]:  # fmt: skip
     """Return the groups of all ``[[workload]]`` tables; a fio file may bring several."""
-    places = Places(drives, volumes)
+    places = Places(drives, volumes, scenario)
     groups: list[WorkloadGroup] = []
     for index, spec in enumerate(scenario.workload):
         key = f"workload.{index}"
-        if spec.socket is not None and spec.socket >= len(sockets):
+        if isinstance(spec.socket, int) and spec.socket >= len(sockets):
             raise ScenarioError(f"{key}.socket is {spec.socket}; there are {len(sockets)} sockets")
         _note_costs(spec, stack, notes, key)
         for load in _loads(f"group{index}", spec, scenario, key, notes):
@@ -99,9 +104,37 @@ def resolve_workload(
             if group.sqpoll and stack.sqpoll is None:
                 notes.ignored.append(f"{key}: sqthread_poll: stack {stack.name} has no such thread")
                 group = replace(group, sqpoll=False)
-            groups.append(_placed(group, spec, sockets, adapters, key))
+            placed = _placed(group, spec, sockets, adapters, key)
+            parts = by_socket(placed, drives, volumes) if spec.socket == "near" else [placed]
+            if not parts:
+                raise ScenarioError(
+                    f"{key}.socket is 'near'; its targets lie on several sockets, and it needs "
+                    "threads of their own: give threads, and no volume over two sockets"
+                )
+            groups += parts
     _check_pool(groups, sockets)
     return tuple(groups)
+
+
+def by_socket(
+    group: WorkloadGroup, drives: Sequence[Drive], volumes: Sequence[Volume]
+) -> list[WorkloadGroup]:
+    """Return *group* as one for each socket that its targets lie on; none where it cannot be."""
+    homes: dict[int, list[Target]] = {}
+    for target in group.targets:
+        members = [target.index] if target.kind == "drive" else volumes[target.index].members
+        sockets = {drives[d].socket for d in members}
+        if len(sockets) > 1:
+            return []
+        homes.setdefault(sockets.pop(), []).append(target)
+    if len(homes) == 1:
+        return [replace(group, socket=min(homes))]
+    if group.is_open or not group.threads_are_per_target:
+        return []
+    return [
+        replace(group, name=f"{group.name}, socket {home}", targets=tuple(own), socket=home)
+        for home, own in sorted(homes.items())
+    ]
 
 
 def _check_journal(group: WorkloadGroup, volumes: Sequence[Volume], key: str) -> None:
@@ -163,7 +196,7 @@ def _own_fields(spec: WorkloadSpec, scenario: Scenario, key: str) -> dict[str, A
         "block_sizes": sizes,
         "align": sizes[0][0],
         "random_fraction": 0.0 if spec.access == "sequential" else 1.0,
-        **shared(spec, WorkloadGroup, "name", "targets", "buffers"),
+        **shared(spec, WorkloadGroup, "name", "targets", "buffers", "socket"),
         "think_ps": spec.think_time or 0,
         "trace": trace,
         # per target as DiskSpd -t, or in all as fio numjobs
@@ -184,7 +217,7 @@ def _targets(
     if spec.targets is not None or not load.files:
         return places.find(spec.targets, key)
     if all(file in places.named for file in load.files):
-        return tuple(places.named[file] for file in load.files)
+        return tuple(t for file in load.files for t in places.named[file])
     targets = places.files(len(load.files))
     if len(load.files) < len(places.all):
         used = ", ".join(target.name for target in targets)
@@ -212,7 +245,7 @@ def _group(
         if percent is not None:
             fields[name] = int(smallest * percent / 100) // 4096 * 4096
     stated = {
-        "span": spec.span, "socket": spec.socket,
+        "span": spec.span, "socket": None if spec.socket == "near" else spec.socket,
         "batch": spec.iodepth_batch, "sqpoll": spec.sqthread_poll,
     }  # fmt: skip
     fields |= {name: value for name, value in stated.items() if value is not None}
@@ -240,10 +273,11 @@ def _placed(
     adapters: tuple[Adapter, ...], key: str,
 ) -> WorkloadGroup:  # fmt: skip
     """Return *group* with the places that *spec* states; ScenarioError for those not there."""
-    if spec.floating is not None and group.socket is not None:
+    pinned = spec.socket if group.socket is None else group.socket
+    if spec.floating is not None and pinned is not None:
         raise ScenarioError(
             f"{key}.floating is about threads of every socket; these are pinned to socket "
-            f"{group.socket}: leave out one of the two"
+            f"{pinned}: leave out one of the two"
         )
     if spec.interrupts is not None:
         check_socket(spec.interrupts, sockets, f"{key}.interrupts")

@@ -72,7 +72,8 @@ def asked_of(group: WorkloadGroup) -> str:
     text = f"{group.access} {sizes[0][0] if len(sizes) == 1 else mixed}, {what}; "
     if group.rate is not None:
         rate = words.about(group.rate)
-        return f"{text}{rate} requests/s by the clock, however many are in flight"
+        threads = words.plural(group.n_threads, "thread")
+        return f"{text}{rate} requests/s by the clock from {threads}, however many are in flight"
     targets = len(group.targets)
     kind = "drive" if all(t.kind == "drive" for t in group.targets) else "volume"
     text += words.plural(group.threads, "thread")
@@ -110,6 +111,8 @@ def headline(result: Result) -> str:
             counts = total.latency.bin_count
             late = counts[total.latency.bin_s > goal.limit].sum() / max(1, counts.sum())
             text += f". {words.percent(float(late))} of its requests take longer than your {limit}"
+            if goal.probability is not None:
+                text += f" ({words.chance(goal.probability)} likely to meet it)"
         else:
             verdict = f"{'meets' if value <= goal.limit else 'misses'} your {limit}"
             if (p := goal.probability) is not None:
@@ -140,11 +143,15 @@ def cards(result: Result, *, is_first_look: bool = False) -> b.Cards:
     total, p99 = result.total, words.latency_at(result.total.latency, "p99")
     known = words.span(total.iops)
     sure = "how sure: …" if is_first_look else f"probably {known}" if known else "how sure: unknown"
-    tail = "…" if is_first_look and p99 is None else f"{microseconds(p99)} µs"
+    grows = result.bottleneck.verdict == "unstable"
+    mean, tail = (
+        words.time(value) if value is not None and math.isfinite(value) else "grows" if grows
+        else "…" if is_first_look else "not known" for value in (total.latency.mean, p99)
+    )  # fmt: skip
     return b.Cards((
         (f"{kiops(total.iops.value)} IOPS", sure),
         (f"{words.gigabytes(total.bytes_per_s.value)} GB/s", "moved, reads and writes"),
-        (f"{microseconds(total.latency.mean)} µs", "mean latency"),
+        (mean, "mean latency"),
         (tail, "p99: 99 % of the requests are faster"),
         (percent(result.cpu.logical_utilization), "CPU as the system shows it"),
     ))  # fmt: skip

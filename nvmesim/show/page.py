@@ -146,7 +146,9 @@ def _anchor(title: str) -> str:
 def _figures_of(charts: Charts) -> Iterator[dict[str, Any]]:
     """Each chart as the template needs it: what it is called, its data, its words."""
     for title, (drawn, caption) in charts.all().items():
-        spec: dict[str, Any] = drawn.properties(width="container").to_dict(context={})
+        spec: dict[str, Any] = drawn.properties(width="container").to_dict(
+            validate=False, context={}
+        )
         for key in ("$schema", "config", *(["title"] if title else [])):  # it stands above
             spec.pop(key, None)
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}

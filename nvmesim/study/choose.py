@@ -172,12 +172,10 @@ class Candidate:
     def reject_bounded(self, row: Mapping[str, Any], asked: float) -> None:
         """Note that a station does not reach *asked* requests per second."""
         bound = row["bound_iops"]
-        what = f"allows {format_iops(bound)} at most"
-        if row["verdict"] == "unstable":
-            what = f"is full at {format_iops(bound)} and the backlog grows"
-        by = short_by(bound, asked)
+        end = "and the backlog grows" if row["verdict"] == "unstable" else "at most"
+        by = f"by {row['fullest']}: {short_by(bound, asked)} short of {format_iops(asked)}"
         self.is_bounded = True
-        self.reject("iops", f"{row['fullest']} {what}: {by} short of {format_iops(asked)}")
+        self.reject("iops", f"{format_iops(bound)} {end}, {by}")
 
     def value(self, constraint: str) -> float | None:
         """Return how far it gets in *constraint*."""
@@ -299,10 +297,8 @@ class Search:
                 continue
             # the first members of every volume are missing while it is simulated
             candidate.tables["volume"] = [
-                {**spec, "degraded": sorted({*volume.degraded, *range(failed)})}
-                for spec, volume in zip(
-                    candidate.tables.get("volume", []), built.volumes, strict=True
-                )
+                {**spec, "degraded": sorted({*spec.get("degraded", ()), *range(failed)})}
+                for spec in candidate.tables.get("volume", [])
             ]
             try:
                 resolve(scenario_from_dict(candidate.tables, self._base))
@@ -383,7 +379,7 @@ class Search:
         column, simulated, far = COLUMNS[name]
         limit, value = self._limits[name], row[column]
         if value is None:
-            candidate.reject(name, f"{name} is not known: too few samples")
+            candidate.reject(name, f"{name} is not known: what is slow came in too few episodes")
         elif name == "iops" and (candidate.offered or 0.0) >= limit * (1 - 1e-9):
             pass  # the rate is an input, and carried: how many happened to arrive says nothing
         elif not _holds(name, value, limit):
@@ -436,10 +432,8 @@ def _miss(name: str, value: float, limit: float, currency: str) -> str:
     if name == "survives":
         return f"survives {value:.0f} failed drives; the goal asks for {limit:.0f}"
     relation = "short of" if name in AT_LEAST else "above"
-    return (
-        f"{name} {_say(name, value, currency)} is {short_by(value, limit)} {relation} "
-        f"{_say(name, limit, currency)}"
-    )
+    said = f"{_say(name, value, currency)} is {short_by(value, limit)} {relation}"
+    return f"{'' if name == 'iops' else name + ' '}{said} {_say(name, limit, currency)}"
 
 
 def _say(name: str, value: float, currency: str) -> str:

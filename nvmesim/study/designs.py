@@ -123,6 +123,7 @@ _WORDS: Final = {
     "count": "drives", "raid": "RAID level", "cpu": "CPU", "ghz": "GHz", "profile": "drive",
     "links": "links between sockets", "outstanding": "outstanding each", "rate": "offered rate",
     "threads_total": "threads in all", "read": "share of reads", "group_thread_cnt": "md workers",
+    "spares": "hot spares",
 }  # fmt: skip
 """Last words of keys -> what a table calls them."""
 

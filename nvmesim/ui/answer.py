@@ -27,8 +27,8 @@ from nvmesim.show.page import escaped, figures, html, script_json
 from nvmesim.show.report import server
 from nvmesim.study.best import STATES, in_state
 from nvmesim.study.choose import capacity
-from nvmesim.study.designs import short_keys, value_words
-from nvmesim.ui.controls import controls
+from nvmesim.study.designs import heading, short_keys, value_words
+from nvmesim.ui.controls import controls, parts
 
 SURE: Final = 0.9
 """Probability from which the page says that a goal is met, or missed below 1 minus it."""
@@ -200,8 +200,13 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
     rebuilds = [None if q.rebuilding is None else q.rebuilding.rebuild for q in quotes]
     against = [f"{words.gain(g.gain.value)} ({words.gain_span(g.gain.low, g.gain.high)})"
                for g in gains]  # fmt: skip
+    own = {
+        key: values
+        for key, values in differing([q.tables for q in quotes]).items()
+        if not re.fullmatch(r"drives(\.\d+)?\.(profile|count)", key)
+    }  # a row of their own
     return {
-        **{_label(k): v for k, v in differing([q.tables for q in quotes]).items()},
+        **{_label(k): [_said(k, text) for text in v] for k, v in own.items()},
         "drives": [_drives(q.scenario) for q in quotes],
         "usable TB": [f"{q.capacity / 1e12:.4g}" for q in quotes],
         "price, EUR": ["not known" if e is None else f"{e:,.0f}" for _, e, _ in rates],
@@ -225,15 +230,35 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
 def _label(key: str) -> str:
     """A key as the Design page calls it, with the number of its table where there are several.
 
-    >>> _label("drives.1.count"), _label("workload.threads"), _label("run.seed")
-    ('Number of drives, table 2', 'Threads per target', 'run.seed')
+    >>> _label("drives.1.count"), _label("volume.spares"), _label("run.seed")
+    ('Number of drives, table 2', 'hot spares', 'run.seed')
     """
     labels = {control.key.replace(".0.", "."): control.label for control in controls()}
     table = re.search(r"\.(\d+)(?=\.)", key)
     label = labels.get(re.sub(r"\.\d+(?=\.)", "", key))
     if label is None:
-        return key
+        return heading(key.removeprefix("volume."))
     return f"{label}, table {int(table[1]) + 1}" if table else label
+
+
+def _said(key: str, text: str) -> str:
+    """A value of a key in the words of the Design page.
+
+    >>> _said("server.platform", "hpe-dl380-gen11"), _said("volume.degraded", "3")
+    ('HPE ProLiant DL380 Gen11 (2U)', 'drive 3 has failed')
+    >>> _said("drives.1.socket", "1"), _said("volume.raid", "raid6"), _said("run.seed", "7")
+    ('socket 1', 'RAID6', '7')
+    """
+    bare = re.sub(r"\.\d+(?=\.)", "", key)
+    if bare == "volume.degraded":
+        return f"drive {text} has failed" if text not in ("-", "") else "all drives work"
+    control = next((c for c in controls() if c.key.replace(".0.", ".") == bare), None)
+    if control is None:
+        return text
+    known = dict(control.choices)
+    if control.form == "part":
+        known = {part["name"]: part["label"] for part in parts(control.kind)}
+    return known.get(text, text)
 
 
 def _limit(result: Result) -> str:

@@ -146,7 +146,7 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
         "workload.0.block_size": size if isinstance(size, str) else "mixed",
         "workload.0.access": first.get("access", "random"),
         "workload.0.read": first.get("read", 1.0),
-        "workload.0.threads": first.get("threads", 1) if closed else None,
+        "workload.0.threads": first.get("threads", 1),
         "workload.0.outstanding": first.get("outstanding", 1) if closed else None,
         "workload.0.rate": first.get("rate", ""),
         "workload.0.slo": first.get("slo", ""),
@@ -304,7 +304,7 @@ def _preset(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
 
 def _rate(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     first, *others = tables["workload"]
-    closed = ("threads", "threads_total", "outstanding", "think_time", "rate_limit")
+    closed = ("outstanding", "think_time", "think_every", "rate_limit")
     if value == "":
         kept = {k: v for k, v in first.items() if k not in ("rate", "arrivals", "bursts")}
         first = {"threads": 8, "outstanding": 8, **kept}

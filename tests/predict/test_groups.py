@@ -1,17 +1,20 @@
 """Tenants: limits, bursts, what each got, latency over time, and what was agreed."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 import nvmesim as ns
+from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.charts.result import all_charts
 from nvmesim.show.report import page
 
+FIO = Path(__file__).parents[1] / "capture/data/fio-json"
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
 
 
@@ -191,3 +194,25 @@ def test_a_trace_shows_its_own_time(tmp_path):
         assert float(frame["end_s"].max()) == pytest.approx(1.0 / speed, rel=0.01)
         assert float((frame["end_s"] - frame["start_s"]).max()) > 0.7 / speed
     assert math.isfinite(found.total.latency.mean)
+
+
+def test_what_is_above_a_goal_is_counted_where_the_p99_was_moved(tmp_path):
+    """A profile that misses its own p99 moves it: the shares, the curve and the maximum follow."""
+    capture = FIO / "randread_4k_qd4_nj3_group.json"
+    (tmp_path / "mine.toml").write_text(to_toml(ns.fit_drive(ns.read_captures([capture])).profile))
+    tables = {
+        "server": {**SERVER, "stack": "linux-libaio"},
+        "drives": [{"profile": "mine.toml", "count": 4}],
+        "workload": [{"threads": 2, "outstanding": 8, "slo": "1 ms"}],
+        "run": {"requests": 200_000},
+    }
+    found = ns.simulate(scenario_from_dict(tables, tmp_path), reliefs=False)
+    latency, late = found.total.latency, found.groups[0].slo.requests_above.value
+    p99 = latency.percentiles[99.0]
+    assert found.certainty.figures["p99"].misfit[1] > 0
+    assert p99 > 1e-3
+    assert late > 0.01
+    shares = np.cumsum(latency.bin_count) / latency.bin_count.sum()
+    assert latency.bin_s[np.searchsorted(shares, 0.99)] == pytest.approx(p99, rel=0.02)
+    assert 1 - shares[np.searchsorted(latency.bin_s, 1e-3)] == pytest.approx(late, abs=0.002)
+    assert latency.max >= latency.percentiles[99.9] > p99

@@ -1,11 +1,13 @@
 from dataclasses import replace
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.quantity import Quantity
+from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval, Relief
 from nvmesim.measure.paired import MIN_PAIRED, half_of_rate
 from nvmesim.model.lower import lower
@@ -18,7 +20,7 @@ from nvmesim.predict.pilots import filled
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.simulate import simulate
 from nvmesim.predict.what_ifs import BY_RESOURCE, MOST, choose, scaled_outstanding
-from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from tests.predict.scenarios import CPU, scenario
@@ -75,6 +77,18 @@ def test_an_open_loop_has_no_outstanding_to_double() -> None:
     base = resolved(rate="10k/s")
     assert reliefs.twice_the_outstanding(base) is None
     assert reliefs.twice_the_threads(base) is None
+
+
+def test_threads_that_cannot_send_what_arrives_are_as_many_as_cpus_and_carry_it() -> None:
+    given = server_of(1, workload=[{"rate": "2M/s", "slo": "1 ms"}], run={"requests": 40_000})
+    found = simulate(scenario_from_dict(given), over_time=False)
+    relief = next(r for r in found.bottleneck.reliefs if r.set == {"workload.0.threads": 8})
+    applied = simulate(scenario_from_dict(with_values(given, relief.set)), reliefs=False)
+    assert found.bottleneck.verdict == "unstable"
+    assert found.goal.probability < 0.1 < applied.goal.probability
+    assert found.bottleneck.station == "threads"
+    assert applied.bottleneck.backlog_per_s is None
+    assert applied.total.iops.value == pytest.approx(relief.iops.value, rel=0.03)
 
 
 def test_twice_the_threads_keeps_what_is_outstanding() -> None:
@@ -194,9 +208,9 @@ def test_a_change_that_fills_the_buffers_says_what_a_run_of_it_says() -> None:
     base = simulate(scenario_from_dict(tables), certainty=False, over_time=False)
     joint = next(r for r in base.bottleneck.reliefs if "workload.0.threads" in r.set
                  and "server.sockets.*.cpu.cores" in r.set)  # fmt: skip
-    from nvmesim.study.sweep.plan import put
-
-    applied = simulate(scenario_from_dict(put(tables, joint.set)), certainty=False, reliefs=False)
+    applied = simulate(
+        scenario_from_dict(with_values(tables, joint.set)), certainty=False, reliefs=False
+    )
     assert applied.bottleneck.verdict == "drive"
     assert joint.iops.value == pytest.approx(applied.total.iops.value, rel=0.06)
 
@@ -244,14 +258,12 @@ TWO = [{"name": "a", "raid": "raid5", "members": [0, 1, 2]}, {"raid": "raid0", "
 @pytest.mark.parametrize("make", [m for m in ALL if m is not reliefs.no_bitmap])
 def test_the_setting_of_a_change_is_the_change(make: Any, volume: Any) -> None:
     """The scenario file with those keys resolves to the changed scenario, where there are any."""
-    from nvmesim.study.sweep.plan import put
-
     tables = scenario(drives=4, volume=volume, threads_total=2, outstanding=64, read=0.5)
     given = tables.to_dict()
     change = make(resolve(tables))
     if change is None or not change.set:
         return
-    again = resolve(scenario_from_dict(put(given, change.set)))
+    again = resolve(scenario_from_dict(with_values(given, change.set)))
     made, meant = (
         [[g.n_threads for g in s.workload], [k.cpu.cores for k in s.sockets],
          [(v.stripe_cache, v.workers, len(v.members)) for v in s.volumes],
@@ -263,6 +275,83 @@ def test_the_setting_of_a_change_is_the_change(make: Any, volume: Any) -> None:
     assert made == meant
     ghz = [k.ghz for k in change.scenario.sockets]
     assert [k.ghz for k in again.sockets] == pytest.approx(ghz, rel=1e-3)
+
+
+def server_of(sockets: int, **tables: Any) -> dict[str, Any]:
+    """Four drives on each of *sockets* sockets, and what *tables* say of volumes and load."""
+    return {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}] * sockets},
+        "drives": [{"profile": "samsung-pm9a3-3.84tb", "count": 4, "socket": i}
+                   for i in range(sockets)],
+        **tables,
+    }  # fmt: skip
+
+
+OLD = {"raid": "raid5", "name": "data", "kernel": "5.10", "members": [0, 1, 2, 3, 4, 5]}
+LOAD = {"threads": 32, "outstanding": 8}
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "keys"),
+    [
+        (reliefs.two_arrays, server_of(2, volume=OLD, workload=[{**LOAD, "targets": ["data"]}]),
+         {"volume.0.arrays": 2, "workload.0.threads": 16}),
+        (reliefs.two_arrays, server_of(1, volume={"raid": "raid10"}, workload=[
+            {"threads_total": 32, "outstanding": 8}]), {"volume.0.arrays": 2}),
+        (reliefs.two_arrays_with_workers, server_of(2, volume={"raid": "raid5"}, workload=[LOAD]),
+         {"volume.*.group_thread_cnt": 8, "volume.0.arrays": 2, "workload.0.threads": 16}),
+        (reliefs.near_the_drives, server_of(2, workload=[LOAD]), {"workload.*.socket": "near"}),
+        (reliefs.near_the_drives, server_of(2, workload=[LOAD], volume=[
+            {"raid": "raid5", "members": [0, 1, 2, 3]}, {"raid": "raid5", "members": [4, 5, 6, 7]},
+        ]), {"workload.*.socket": "near"}),
+    ],
+)  # fmt: skip
+def test_several_arrays_and_sockets_are_set_by_a_key(make: Any, given: Any, keys: Any) -> None:
+    change = make(resolve(scenario_from_dict(given)))
+    assert change.set == keys
+    assert resolve(scenario_from_dict(with_values(given, change.set))) == replace(
+        change.scenario, assumptions=ANY, ignored=ANY
+    )
+
+
+def test_two_arrays_applied_do_what_was_promised() -> None:
+    given = server_of(2, volume=OLD, workload=[LOAD], run={"requests": 40_000})
+    base = simulate(scenario_from_dict(given), over_time=False)
+    relief = next(r for r in base.bottleneck.reliefs if "volume.0.arrays" in r.set)
+    applied = simulate(scenario_from_dict(with_values(given, relief.set)), reliefs=False)
+    assert relief.gain > 0.7
+    assert relief.iops.value == pytest.approx(applied.total.iops.value, rel=0.03)
+    assert [v.members for v in applied.resolved.volumes] == [(0, 1, 2), (3, 4, 5)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        server_of(1, volume={**OLD, "members": [0, 1, 2], "arrays": 2}, workload=[LOAD]),
+        server_of(2, volume={"raid": "raid5"}, workload=[{**LOAD, "socket": "near"}]),
+        server_of(2, workload=[{"threads_total": 8, "socket": "near"}]),
+        server_of(2, workload=[{**LOAD, "socket": "near", "floating": "spread"}]),
+    ],
+)
+def test_arrays_and_sockets_that_cannot_be_are_refused(given: Any) -> None:
+    with pytest.raises(InputError, match=r"arrays|near"):
+        scenario_from_dict(given)
+
+
+def test_an_array_of_several_is_a_target_by_itself_and_takes_no_single_drive() -> None:
+    arrays = {"raid": "raid5", "arrays": 2, "spares": 1, "degraded": [0], "engine": "linux-md"}
+    given = server_of(1, volume=arrays, workload=[{**LOAD, "targets": ["volume0 2"]}])
+    given["drives"][0]["count"] = 7
+    found = resolve(scenario_from_dict(given))
+    assert [t.index for t in found.workload[0].targets] == [1]
+    assert [(v.members, v.rebuild, v.degraded) for v in found.volumes] == [
+        ((6, 1, 2), True, ()), ((3, 4, 5), False, (0,)),
+    ]  # fmt: skip
+    given["volume"] = {"raid": "raid5", "arrays": 2, "members": [0, 1, 2, 3, 4, 5]}
+    change = reliefs.one_more_drive(resolve(scenario_from_dict(given)))
+    assert change is not None
+    assert change.set == {}
+    assert reliefs.two_arrays(resolve(scenario_from_dict(given))) is None
 
 
 def test_one_more_drive_is_counted_where_that_alone_makes_it_and_has_lanes() -> None:

@@ -59,6 +59,21 @@ def test_each_chart_is_valid_small_and_carries_its_data(example):
     assert units <= {title for spec in specs for title in titles(spec)}
 
 
+def test_the_band_of_a_curve_goes_out_and_back_around_it(example):
+    """An area with an order of its own is drawn as one sliver a point: as nothing."""
+    for drawn in charts.all_charts(example).values():
+        for layer in drawn.to_dict().get("layer", []):
+            assert layer["mark"].get("type") != "area" or "order" not in layer["encoding"]
+    spec = charts.latency_curve(example).to_dict()
+    assert spec["layer"][0]["mark"]["filled"] is True
+    band = spec["datasets"][spec["layer"][0]["data"]["name"]]
+    ends = {(r["which"], r["n"]): r["us"] for r in band}
+    for point in example.curve:
+        assert (
+            ends["mean", -point.outstanding] < point.mean_s * 1e6 < ends["mean", point.outstanding]
+        )
+
+
 def test_the_cdf_ends_where_samples_are_too_few(example):
     spec = charts.latency_cdf(example).to_dict()
     n = int(example.total.latency.bin_count.sum())

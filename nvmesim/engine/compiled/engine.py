@@ -342,16 +342,18 @@ class CompiledEngine:
         if visits < LEAST_VISITS or abs(shift - int(self._room.wheel[state.SHIFT])) < 2:
             return
         room, scalars = self._room, self._run.scalars
-        events = room.heap[: scalars[state.N_HEAP]].tolist()
+        after, nodes = room.node[:, 1].tolist(), []
         for node in room.slots[room.slots >= 0].tolist():
             while node >= 0:
-                t, after = room.node[node].tolist()
-                events.append([t, node - int(room.wheel[state.FIRST_NODE])])
-                node = after
+                nodes.append(node)
+                node = after[node]
+        at = np.array(nodes, np.int64)
+        waiting = np.column_stack([room.node[at, 0], at - room.wheel[state.FIRST_NODE]])
+        events = np.concatenate([room.heap[: scalars[state.N_HEAP]], waiting])
         room.heap[:] = 0
         room.heap[:, 0] = state.FOREVER
         # sorted, which is a heap
-        room.heap[: len(events)] = np.array(sorted(events), np.int64).reshape(-1, 2)
+        room.heap[: len(events)] = events[np.lexsort((events[:, 1], events[:, 0]))]
         scalars[state.N_HEAP] = len(events)
         room.slots[:] = -1
         room.wheel[: state.SUMMARY + 1] = 0

@@ -123,7 +123,12 @@ def _depths(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterat
         return
     depth = sum(g.in_flight for g in closed) / max(1, len(scenario.drives))
     if not captured.depths[0] * 0.99 <= depth <= captured.depths[-1] * 1.01:
-        yield Outside("depth", f"{depth:.3g}", _range(captured.depths), name)
+        yield Outside(
+            "depth",
+            f"{depth:,.0f}" if depth > 100 else f"{depth:.3g}",
+            _range(captured.depths),
+            name,
+        )
 
 
 def _sizes(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterator[Outside]:

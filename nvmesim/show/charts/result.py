@@ -249,10 +249,12 @@ def latency_curve(result: Result) -> Drawing:
         ]  # fmt: skip
     limit = [] if result.goal is None else [result.goal.limit * 1e6]
     most = 3 * max(row["us"] for row in rows)
-    band = [row | {"high": min(row["high"], most)} for row in rows]
+    # The way out along the high ends and back along the low ones: an area goes from left to right
+    # alone, and a full server does no more at any depth.
+    band = [row | {"us": min(row["high"], most)} for row in rows]
+    band += [row | {"us": row["low"], "n": -row["n"]} for row in rows]
     across = c.x("kiops", "kIOPS", ticks=8, zero=True)
-    values = [*limit, *(row[key] for row in band for key in ("us", "low", "high"))]
-    up, low = (c.y(key, "latency, µs", log=values, padding=12) for key in ("us", "low"))
+    up = c.y("us", "latency, µs", log=[*limit, *(r["us"] for r in rows + band)], padding=12)
     look = c.series("which", ["mean", "p99"], colours=[palette.READ, palette.WRITE], lines=True)
     shown = c.tips("which: latency", "n: outstanding: ,", "kiops: kIOPS: ,.0f",
                    "us: latency, µs: ,.0f")  # fmt: skip
@@ -267,7 +269,7 @@ def latency_curve(result: Result) -> Drawing:
     if math.isfinite(bound) and c.PASSED * reached <= bound <= 1.5 * reached:
         bounds += c.level(across, bound / 1e3, "bound")
     return c.layered(
-        c.mark("area", band, across, low, alt.Y2("high:Q"), look.colour, order, opacity=0.13),
+        c.mark("line", band, across, up, look.colour, order, opacity=0.13, filled=True),
         *bounds, *(c.level(up, limit[0], "goal") if limit else []),
         c.mark("line", rows, across, up, look.colour, look.dash, order, strokeWidth=2),
         c.mark("point", rows, across, up, look.colour, filled=True, size=36, tips=shown),

@@ -100,7 +100,7 @@ function showFirst(html) {
   fast.outerHTML = html;
   if (bars) { bars.classList.add("old"); document.querySelector("#answer .stick").after(bars); }
   const slow = document.querySelector("#answer .slow");
-  if (slow) slow.classList.add("old");
+  if (slow) { slow.classList.add("old"); slow.inert = true; } // its buttons are of another design
 }
 
 // Work in the background; each place on a page has its own. ------------------------------------------
