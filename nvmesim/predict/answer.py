@@ -42,6 +42,8 @@ from nvmesim.units import PS_PER_S, format_bandwidth
 from nvmesim.version import __version__
 from nvmesim.warning import Warning, coded
 
+CARRIED: Final = 0.99
+"""Share of what rate limits allow from which on the load is carried."""
 SPEED_LIMIT: Final = 0.97
 """Share of ``sync_speed_max`` from which on it is what holds a rebuild."""
 STACK_CYCLES = (
@@ -112,9 +114,14 @@ class RunAnswer:
         return shift
 
     def _headroom(self) -> float | None:
-        """By how much the bound of an open loop that is carried exceeds what arrives, a factor."""
-        rate = offered(self.ready.scenario)
-        if not (self.ready.load.is_open and self.stable and rate):
+        """By how much the bound exceeds the rate of a load that states it and is carried."""
+        if not self.stable:
+            return None
+        if self.ready.load.is_open:
+            rate = offered(self.ready.scenario)
+            return self._bottleneck().bound_iops / rate if rate else None
+        rate = limited(self.ready.scenario)
+        if not rate or self.measured.window.iops().value < CARRIED * rate:
             return None
         return self._bottleneck().bound_iops / rate
 
@@ -313,6 +320,17 @@ def _span(interval: Interval) -> Span:
     ends = (interval.low, interval.high)
     low, high = (abs(math.log(max(end, 1e-3 * value) / value)) for end in ends)
     return low, high
+
+
+def limited(scenario: ResolvedScenario) -> float | None:
+    """Requests per second that rate limits let threads send; None where some have none."""
+    found = 0.0
+    for g in scenario.workload:
+        if g.rate_limit is None:
+            return None
+        apart = g.outstanding_per == "thread-target" and not g.threads_are_per_target
+        found += g.rate_limit * g.n_threads * (len(g.targets) if apart else 1)
+    return found
 
 
 def offered(scenario: ResolvedScenario) -> float | None:

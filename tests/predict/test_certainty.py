@@ -99,6 +99,14 @@ def test_the_shipped_interval_holds_what_was_measured():
     assert held.total.iops.low < plain.total.iops.value / 1.12 < held.total.iops.high
 
 
+def test_a_rate_limit_that_is_carried_is_an_input_and_nothing_moves_it():
+    rows = [{"read": 1.0, "block_size": 4096, "threads": 1, "outstanding": 1, "iops": -0.3}]
+    held = simulate(scenario(drives=2, rate_limit="1k/s", drive={"residuals": rows}), reliefs=False)
+    assert held.total.iops.value == pytest.approx(8000, rel=0.01)  # four threads on each drive
+    assert held.total.iops.high < 1.01 * held.total.iops.value
+    assert held.total.iops.low > 0.9 * held.total.iops.value
+
+
 def test_the_error_of_the_model_narrows_with_sources_and_hardly_with_rows():
     three = [miss(s, 0.02) for s in "abc"]
     one, more_rows, more_sources = (
