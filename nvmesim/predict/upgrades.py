@@ -216,9 +216,9 @@ def one_file_a_thread(s: ResolvedScenario) -> Change | None:
 def one_more_drive(s: ResolvedScenario) -> Change | None:
     """One more drive, like the last: in every volume under load, or as a target of its own.
 
-    None where no lanes are left for it.
+    None where no bay or no lanes are left for it.
     """
-    change = _one_more_drive(s)
+    change = _one_more_drive(s) if s.bays is None or len(s.drives) < s.bays else None
     try:
         check_lanes(s.sockets, s.adapters, change.scenario.drives if change else (), s.interconnect)
     except InputError:

@@ -331,6 +331,12 @@ def _drive_link(
     return _trained(link, other, key, at, notes)
 
 
+def bays_of(server: ServerSpec) -> int | None:
+    """Bays of the server's platform; None where nothing is known of them."""
+    found = None if server.platform is None else catalog.get("platform", server.platform).bays
+    return None if found is None else round(found.value)
+
+
 def _note_platform(server: ServerSpec, drives: int, notes: ResolveNotes) -> None:
     """Say what of the server's platform is assumed, and whether it has a bay for each drive."""
     if server.platform is None:

@@ -12,6 +12,7 @@ from nvmesim.errors import LimitError
 from nvmesim.limits import at_most
 from nvmesim.scenario.hardware import (
     ResolveNotes,
+    bays_of,
     profile,
     resolve_adapters,
     resolve_drives,
@@ -71,6 +72,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
         background=scenario.server.background,
         max_payload=scenario.server.max_payload or MPS_BYTES,
         max_read_request=scenario.server.max_read_request or MRRS_BYTES,
+        bays=bays_of(scenario.server),
         assumptions=tuple(notes.assumptions),
         ignored=tuple(notes.ignored),
     )

@@ -301,6 +301,8 @@ class ResolvedScenario:
     max_payload: int = MPS_BYTES  # largest payload of a PCIe packet, bytes
     roots: tuple[Root, ...] = ()
     max_read_request: int = MRRS_BYTES
+    bays: int | None = None
+    """Places for drives: an instance of a provider has no more than it comes with."""
     assumptions: tuple[str, ...] = ()
     """Catalog numbers in use that are assumed, and defaults that the scenario left open."""
     ignored: tuple[str, ...] = ()

@@ -99,6 +99,15 @@ def test_twice_the_threads_keeps_what_is_outstanding() -> None:
     assert odd.text == "twice the threads"
 
 
+def test_an_instance_has_no_bay_for_one_more_drive() -> None:
+    load = {"threads": 4, "outstanding": 8}
+    given = {"server": {"platform": "aws-i4i-16xlarge"}, "workload": load}
+    instance = resolve(scenario_from_dict(given))
+    assert instance.bays == len(instance.drives) == 4
+    assert reliefs.one_more_drive(instance) is None
+    assert reliefs.one_more_drive(replace(instance, bays=None)) is not None
+
+
 @pytest.mark.parametrize(
     ("outstanding", "factor", "expected"),
     [(8, 0.5, (4, 4)), (8, 0.125, (4, 1)), (8, 0.0625, (2, 1)), (8, 0.03125, (1, 1)),
