@@ -463,7 +463,7 @@ class _Fitting:
         found = fit_writes(template, self.host, shallow, "drain", self.tell)
         columns = write_columns(found, begun.joint)
         profile = with_write_sources(found, shallow, columns)
-        joint = {k: v for k, v in (begun.joint | columns).items() if k != "write.program"}
+        joint = {k: v for k, v in {**begun.joint, **columns}.items() if k != "write.program"}
         unit = round(profile.write.unit.value)
         rate = BEHIND * max(limits.allowed(size) * size for size in (unit, 1 << 20)) / unit
         said = f"{BEHIND} times the limit: no capture determines it"
