@@ -13,12 +13,12 @@ from tests.raid.expected import expectation
 DRIVE = "intel-p4610-1.6tb"
 
 
-def scenario(volume, load=None, *, drives=None, count=4):
+def scenario(volume, load=None, *, drives=None, count=4, stack="linux-io_uring"):
     """A volume over *count* drives under *load*; a key that is None there is left out."""
     asked = {"threads": 4, "outstanding": 4, "read": 0.5, **(load or {})}
     return scenario_from_dict(
         {
-            "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-9654"}]},
+            "server": {"stack": stack, "sockets": [{"cpu": "epyc-9654"}]},
             "drives": drives or [{"profile": DRIVE, "count": count}],
             "volume": volume,
             "workload": {key: value for key, value in asked.items() if value is not None},

@@ -190,7 +190,7 @@ ROW = {
         ({"iops": "1300k/s"}, {}, "iops", "short of"),
         ({"p99": "100 us"}, {}, "", ""),
         ({"p99": "92 us"}, {}, "p99", "p99 holds, but not for sure"),
-        ({"p99": "100 us"}, {"lat_p99_us": None}, "p99", "not known: too few samples"),
+        ({"p99": "100 us"}, {"lat_p99_us": None}, "p99", "p99 is not known"),
         ({"iops": "1M/s"}, {"error": "no such thing"}, "scenario", "no such thing"),
         ({"p99": "1 s"}, {"verdict": "unstable"}, "iops", ""),
     ],
