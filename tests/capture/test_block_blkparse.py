@@ -246,6 +246,8 @@ def test_damaged_lines_of_a_form_are_counted(tmp_path: Path) -> None:
         fields("D", 0.3, 10**17),
         fields("D", 0.3, 8, 10**11),
         fields("D", 0.3).replace("0.300000000", "0.30000000x"),
+        fields("D", 0.3).replace("0.300000000", "9999999163.300000000"),
+        fields("D", 0.3).replace("0.300000000", 40 * "9" + ".300000000"),
         fields("D", 0.3).replace("259,1", "5000,1"),
         fields("DDD", 0.3),
     ]
