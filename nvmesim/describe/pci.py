@@ -97,7 +97,7 @@ def read_lspci(source: Source) -> Facts:
 def _function(address: str, kind: str, model: str, details: str) -> Function:
     buses = _BUSES.search(details)
     port = re.search(r"Express \(v\d\) ([A-Z][A-Za-z]+(?: [A-Z][a-z]+)*)", details)
-    node = re.search(r"^[ \t]+NUMA node: (\d+)$", details, re.M)
+    node = re.search(r"^[ \t]*NUMA node: (\d+)$", details, re.M)
     # DevCtl sets these; DevCap has the largest
     packets = re.search(r"\bMaxPayload (\d{3,4}) bytes, MaxReadReq (\d{3,4}) bytes", details)
     sizes = (int(packets[1]), int(packets[2])) if packets else (0, 0)
@@ -111,13 +111,13 @@ def _function(address: str, kind: str, model: str, details: str) -> Function:
         port=port[1] if port else "",
         secondary=int(buses[2], 16) if buses else None,
         denied="<access denied>" in details,
-        whole="Capabilities:" in details and ("LnkSta:" in details or "LnkCap:" not in details),
+        whole="LnkSta:" in details or ("Capabilities:" in details and "LnkCap:" not in details),
         packets=sizes if all(size in PAYLOADS for size in sizes) else None,
     )
 
 
 def _link(block: str, key: str) -> str | None:
-    line = re.search(rf"^[ \t]+{key}\s*(.*)$", block, re.M)
+    line = re.search(rf"^[ \t]*{key}\s*(.*)$", block, re.M)
     speed = _SPEED.search(line[1]) if line else None
     return pcie_text(float(speed[1]), int(speed[2])) if speed else None
 

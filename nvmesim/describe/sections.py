@@ -36,7 +36,8 @@ _FUNCTION: Final = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [^:\n]+: 
 _INDENTED: Final = r"[ \t]+\S.*|[ \t]*"
 DUMPS: Final = (
     # Where two say the same thing, the earlier one is believed.
-    Dump("lspci -vv", rf"{_FUNCTION}$", rf"(?:\n(?:{_FUNCTION}|{_INDENTED})$)*", pci.read_lspci),
+    Dump("lspci -vv", rf"{_FUNCTION}$",
+        rf"(?:\n(?:{_FUNCTION}|{_INDENTED}|(?:Lnk\w+|NUMA node):.*)$)*", pci.read_lspci),
     Dump("nvme list -o json", r"[ \t]*\{\s{0,99}\"Devices\"\s*:", "json", listings.read_nvme_list),
     Dump("nvme list", r"Node +(?:Generic +)?SN +Model\b.*\n-[- ]+$", r"(?:\n/dev/\S+ .*$)*",
         listings.read_nvme_table),

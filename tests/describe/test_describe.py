@@ -425,6 +425,18 @@ def test_plain_lspci_counts_drives_and_leaves_links_open(described: Describe) ->
     assert "plain lspci shows no links" in text
 
 
+@pytest.mark.parametrize("indent", ["\t\t", "    ", ""])
+def test_links_that_grep_left_of_lspci_are_read(indent: str, described: Describe) -> None:
+    """As threads show them: lspci -vv | grep -E 'Non-Vol|Lnk', the tabs lost on the way."""
+    drive = "01:00.0 Non-Volatile memory controller: Samsung NVMe SSD Controller PM9A1\n"
+    links = (
+        "LnkCap:\tPort #0, Speed 16GT/s, Width x4",
+        "LnkSta:\tSpeed 8GT/s (downgraded), Width x4",
+    )
+    tables, _ = described(made.XEON, drive + "".join(f"{indent}{line}\n" for line in links))
+    assert tables["drives"][0]["link"] == "pcie3 x4"
+
+
 def test_drives_are_listed_below_their_root_complexes(tmp_path: Path) -> None:
     lspci = (
         made.bridge("00:01.0", 1, "Root Port (Slot+)", "8GT/s x4", node=0)
