@@ -11,8 +11,8 @@ from tests.raid.volumes import scenario
 
 EXAMPLE_MS = [4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6]
 RAID0 = {"raid": "raid0", "chunk": "512 KiB", "engine": "none"}
-FREE = {"extends": "linux-io_uring", "per_child": 0, "per_kib": 0}
-"""To send a command and to move its bytes costs no more than a request."""
+FREE = {"extends": "linux-io_uring", "per_child": 0}
+"""To send a command costs no more than a request."""
 
 
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
