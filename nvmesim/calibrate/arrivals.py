@@ -178,7 +178,10 @@ def arrivals_of(capture: Capture, notes: list[str] | None = None) -> Arrivals:
         said.append(f"{name}: {devices.height} devices; only {first}, the busiest, is fitted")
     # Of those submitted last only the fastest were completed when the capture ended.
     ended = (pl.col("at") + pl.col("latency")).max()
-    frame = frame.filter(pl.col("at") <= ended - pl.col("latency").quantile(MOST_LATENCY))
+    whole = frame.filter(pl.col("at") <= ended - pl.col("latency").quantile(MOST_LATENCY))
+    if left := frame.height - whole.height:
+        said.append(f"{name}: the last {left} requests are left out: slower ones with them are cut")
+    frame = whole
     at, latency, size = (frame[c].to_numpy().astype(np.int64) for c in ("at", "latency", "bytes"))
     if len(np.unique(size)) > MAX_SIZES:
         size = np.maximum(4096, 2 ** np.ceil(np.log2(size)).astype(np.int64))
