@@ -196,6 +196,11 @@ def _of_drive(usable: Sequence[HeldRow]) -> Iterator[Split]:
         yield _split("2 small rows", groups, mixes, lambda rows: rows[:2])
     if sum(map(len, groups.values())) + len(mixes) >= MANY_ROWS:
         yield _split("half the rows", groups | {"mix": mixes}, [], every_other)
+    if len(mixes) > 1 and all(groups.values()):
+        pure = [row for rows in groups.values() for row in spread(rows, KS[-1])]
+        mix = sorted(mixes, key=lambda r: (r.in_flight or 0, r.size, r.line))[len(mixes) // 2]
+        others = [row for row in mixes if row.key() != mix.key()]
+        yield Split("pure rows and a mix", (*pure, mix), _thinned(others))
 
 
 def _split(name: str, groups: Mapping[str, Sequence[HeldRow]], mixes: Sequence[HeldRow],
