@@ -21,6 +21,8 @@ USUAL: Final = 20 * US
 an unnamed PCIe 4.0 drive 90 us (github Tratori/nvme-bench-delab), a data sheet's 70/30 25 us."""
 LOW, HIGH = 5 * US, 100 * US
 """95 % interval of it where no mix was measured, ps: holds those three."""
+MOST: Final = 640 * US
+"""Longest time that is tried, ps: half of a program, which a read that waits for its end waits."""
 DOUBT: Final = 0.8
 """Standard deviation of its logarithm: a quarter of what lies between `LOW` and `HIGH`."""
 SUSPENDS: Final = {True: 2 / 3, False: 1 / 3}
@@ -95,7 +97,7 @@ def fitted(
 
     best = USUAL
     for factor in (STEP, 1 / STEP):
-        while LOW / STEP < best * factor < HIGH * STEP and tried(best * factor) < tried(best):
+        while LOW / STEP < best * factor <= MOST and tried(best * factor) < tried(best):
             best *= factor
     return suspending(profile, best, _span(costs, scale), source), costs[best]
 

@@ -73,20 +73,28 @@ def misfit(scenario: ResolvedScenario, figure: str = "iops", share: float = 1.0)
     """Misfit of the drives' profiles in *figure* under this load, by the drives' *share* of it.
 
     Drives of several profiles count by their number; a drive that does not matter to the answer (a
-    processor is full) does not move it.
+    processor is full) does not move it, unless its rows were measured on this stack: what they miss
+    is then the stack's as well.
     """
     places = list(_places(scenario))
     shifts: list[float] = []
     deviations: list[float] = []
     for drive in scenario.drives:
+        part = 1.0 if _has_its_stack(drive.profile, scenario) else share
         each = [of_profile(drive.profile, where, figure) for where in places]
         worst = max(each, key=lambda m: m.deviation, default=Misfit())
-        shifts.append(sum(m.shift for m in each) / max(1, len(each)))
-        deviations.append(worst.deviation)
+        shifts.append(part * sum(m.shift for m in each) / max(1, len(each)))
+        deviations.append(part * worst.deviation)
     if not shifts:
         return Misfit()
-    n = len(shifts)
-    return Misfit(share * sum(shifts) / n, share * sum(deviations) / n)
+    return Misfit(sum(shifts) / len(shifts), sum(deviations) / len(deviations))
+
+
+def _has_its_stack(profile: DriveProfile, scenario: ResolvedScenario) -> bool:
+    """True if *scenario* has the stack that *profile* was captured on, and no array above."""
+    captured = profile.captured
+    has_volume = any(t.kind == "volume" for g in scenario.workload for t in g.targets)
+    return not has_volume and captured is not None and captured.stack == scenario.stack.name
 
 
 def of_profile(profile: DriveProfile, where: Where, figure: str = "iops") -> Misfit:
