@@ -31,7 +31,8 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS, Server
+from nvmesim.study.diagnosis.mistakes import MISTAKES
+from nvmesim.study.diagnosis.server import WEIGHTS, Server
 from tests.study.planted import PLANTED, found_codes, healthy, plant, remembering, trial
 from tests.study.slow_servers import asked, slow_servers, threads
 

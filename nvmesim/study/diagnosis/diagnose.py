@@ -43,7 +43,8 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, Server, Trial
+from nvmesim.study.diagnosis.mistakes import MISTAKES, Trial
+from nvmesim.study.diagnosis.server import Server
 from nvmesim.study.sweep.api import Progress, tables_of
 
 HEALTHY: Final = 0.3

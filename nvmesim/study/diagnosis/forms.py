@@ -1,0 +1,267 @@
+"""Forms of mistakes that depend on the server, as changes of its scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from nvmesim.catalog.profile import DriveProfile
+from nvmesim.scenario.hardware import VMD_LANES
+from nvmesim.study.diagnosis.evidence import Change
+from nvmesim.study.diagnosis.server import Server, Variant
+
+THROTTLED: Final = (0.7, 0.4, 0.2, 0.1)
+"""Shares of its rates that a hot drive may be held at."""
+CACHED_CYCLES: Final = 400
+"""Cycles a KiB of a request that the page cache serves (assumed)."""
+IN_MEMORY: Final = {
+    "read.base": "10 ns", "read.die": "10 ns", "read.channel": "10 ns",
+    "write.base": "10 ns", "write.program": "10 ns",
+    "read_bandwidth": "1 TB/s", "write_bandwidth": "1 TB/s", "commands": "100M/s",
+}  # fmt: skip
+"""A drive that is no matter, as data is in memory."""
+UNWRITTEN: Final = 2.0
+"""Times as many reads as a drive may do of blocks that were never written (see "fresh")."""
+CONTENTIONS: Final = (0.1, 0.25, 0.6, 2.0, 4.5)
+"""Shares by which a further CPU makes strict unmapping dearer: 456k became 35k at most."""
+MOST_CONTENTION: Final = 140.0
+"""Times as dear that it may be with all CPUs busy: what simulated times have room for."""
+VMD_CYCLES: Final = 13_600.0
+"""Cycles of a command at worst: six CPUs (2.5 GHz assumed) did 562k/s behind VMD, and 1,144k/s with
+its interrupts passed on otherwise (see "vmd")."""
+PAGES_OF_KERNEL_NS: Final = (5.63 - 1.82) * 1000 / 256
+"""ns a KiB that one kernel took longer than another to submit a large request (see "kernel")."""
+
+Variants = Callable[[Server], Iterable[Variant]]
+
+
+def _links(server: Server) -> Iterator[Variant]:
+    """Every drive, or the last alone, on half or a quarter of its link's lanes or speed."""
+    drives = server.resolved.drives
+    if any(d.link.kind != "pcie" for d in drives):
+        return
+    link, last = drives[-1].link, drives[-1].name
+    for generation, lanes in ((0, 2), (0, 4), (1, 1), (2, 1), (1, 4)):
+        if link.generation <= generation or link.lanes < lanes:
+            continue
+        less = f"pcie{link.generation - generation} x{link.lanes // lanes}"
+        words = f"link is {less} instead of {link}"
+        if len({str(d.link) for d in drives}) == 1:
+            yield Variant(f"every drive's {words}", {"drives.*.link": less})
+        if len(drives) > 1:
+            words = f"one drive's link ({last}) is {less} instead of {link}"
+            yield Variant(words, server.last_drive(link=less))
+
+
+def _other_socket(server: Server) -> Iterator[Variant]:
+    drives = server.resolved.drives
+    places = {d.socket for d in drives}
+    direct = all(d.adapter is None for d in drives)
+    if len(server.resolved.sockets) == 2 and len(places) == 1 and direct:
+        other = 1 - places.pop()
+        yield Variant("the threads run on the other socket", {"workload.*.socket": other})
+        yield Variant("the drives are on the other socket", {"drives.*.socket": other})
+
+
+def _one_uplink(server: Server) -> Iterator[Variant]:
+    generation = server.direct_generation
+    if generation is not None and len(server.resolved.drives) > 1:
+        for lanes in (16, 8, 4):
+            yield Variant(f"all drives share one uplink of pcie{generation} x{lanes}",
+                          server.behind("shared-uplink", "switch", lanes), "lanes")  # fmt: skip
+
+
+def _vmd(server: Server) -> Iterator[Variant]:
+    if server.direct_generation is not None:
+        most = max(1, VMD_LANES // max(d.link.lanes for d in server.resolved.drives))
+        for cycles in ({}, {"cycles_per_command": VMD_CYCLES}):
+            change = server.behind("vmd-domain", "vmd", VMD_LANES, most, **cycles)
+            yield Variant("the drives are behind VMD", change, "vmd")
+
+
+def _memory(server: Server) -> Iterator[Variant]:
+    for share in (2, 4):
+        channels = {s.index: s.cpu.memory_channels // share for s in server.resolved.sockets}
+        if all(channels.values()):
+            change = {f"server.sockets.{i}.memory": {"channels": n} for i, n in channels.items()}
+            yield Variant(f"1 of {share} memory channels has a DIMM", change)
+
+
+def _iommu(server: Server) -> Iterator[Variant]:
+    """Cycles of an unmapping, and how they grow with each further CPU that does so."""
+    stack, cpus = server.resolved.stack, max(s.logical_cpus for s in server.resolved.sockets)
+    most = MOST_CONTENTION / max(1, cpus - 1)
+    for cycles, contention in (
+        (1500, 0.02),
+        *((3000, c) for c in sorted({min(c, most) for c in CONTENTIONS})),
+    ):
+        yield Variant("the IOMMU unmaps strictly", {
+            "server.stack.complete": stack.complete.value + cycles,
+            "server.stack.contention": stack.contention.value + contention,
+        }, "iommu")  # fmt: skip
+
+
+def _kernel(server: Server) -> Iterator[Variant]:
+    """An old md, or a kernel that takes longer for each page of a large request."""
+    if server.is_md:
+        for kernel in ("4.18", "5.14", "6.1"):
+            yield Variant(f"the kernel is as old as {kernel}", {"volume.*.kernel": kernel})
+    if any(size >= 64 * 1024 for g in server.resolved.workload for size, _ in g.block_sizes):
+        cycles = PAGES_OF_KERNEL_NS * min(socket.ghz for socket in server.resolved.sockets)
+        yield Variant("the kernel takes 60 ns more a page, as 6.14 did beside 5.14", {
+            "server.stack.per_kib": server.resolved.stack.per_kib.value + round(cycles, 1),
+        })  # fmt: skip
+
+
+def _power(server: Server) -> Iterator[Variant]:
+    slowest = min(socket.ghz for socket in server.resolved.sockets)
+    for share in (0.7, 0.45, 0.3):
+        ghz = round(slowest * share, 2)
+        yield Variant(f"the CPUs run at {ghz:g} GHz", {"server.sockets.*.ghz": ghz}, "clock")
+    latency_us = server.resolved.stack.latency.value / 1e6
+    for further in (20, 50, 130):
+        yield Variant(f"idle CPUs take {further} us to wake up",
+                      {"server.stack.latency": f"{latency_us + further:g} us"}, "idle")  # fmt: skip
+
+
+def _interrupts(server: Server) -> Iterator[Variant]:
+    stack = server.resolved.stack
+    cycles = stack.complete.value + stack.interrupt.value
+    if stack.polled or cycles <= 0:
+        return
+    for cores, pace in ((1, 0.8), (1, 1.2), (2, 1.0), (4, 1.0)):
+        rate = cores * pace * server.resolved.sockets[0].ghz * 1e9 / cycles
+        name = "one core takes" if cores == 1 else f"{cores} cores take"
+        yield Variant(f"{name} all interrupts", {"workload.*.limits": {"iops": f"{rate:.0f}/s"}},
+                      "cores")  # fmt: skip
+
+
+def _scheduler(server: Server) -> Iterator[Variant]:
+    if server.resolved.stack.name.startswith("linux"):
+        fastest = max(d.profile.commands.value for d in server.resolved.drives)
+        for rate in (1_900_000, 900_000, 450_000, 200_000):
+            if fastest > rate:
+                yield Variant(f"the I/O scheduler is {'mq-deadline' if rate > 200_000 else 'bfq'}",
+                              {"drives.*.profile.commands": f"{rate}/s"}, "lock")  # fmt: skip
+
+
+def _slow_drives(server: Server) -> Iterator[Variant]:
+    drives = server.resolved.drives
+    profile, last = drives[-1].profile, drives[-1].name
+    if len(drives) > 1:
+        for factor in (1.5, 3.0, 6.0):
+            reads, writes = profile.read.die.value * factor, profile.write.program.value * factor
+            yield Variant(f"one drive ({last}) is {factor:g} times as slow", server.last_profile(
+                read={"die": f"{reads / 1e6:g} us"}, write={"program": f"{writes / 1e6:g} us"}
+            ), "dies")  # fmt: skip
+        for late in (100, 300):
+            change = server.last_drive(delay=f"{late} us")
+            yield Variant(f"one drive ({last}) answers {late} us late", change, "delay")
+        for share in THROTTLED:
+            change = server.last_profile(**_throttled(profile, share))
+            yield Variant(f"one drive ({last}) throttles to {share:.0%}", change, "one")
+
+
+def _hot(server: Server) -> Iterator[Variant]:
+    drives = server.resolved.drives
+    for share in THROTTLED if len({d.profile.name for d in drives}) == 1 else ():
+        less = _throttled(drives[0].profile, share)
+        change = {f"drives.*.profile.{key}": value for key, value in less.items()}
+        every = "all drives throttle" if len(drives) > 1 else "the drive throttles"
+        yield Variant(f"{every} to {share:.0%}", change, "all")
+
+
+def _throttled(profile: DriveProfile, share: float) -> Change:
+    return {"commands": f"{profile.commands.value * share:.0f}/s",
+            "read_bandwidth": f"{profile.read_bandwidth.value * share:.0f} B/s",
+            "write_bandwidth": f"{profile.write_bandwidth.value * share:.0f} B/s"}  # fmt: skip
+
+
+def _fresh(server: Server) -> Iterator[Variant]:
+    for state, name in (("empty", "reads meet blocks that were never written"),
+                        ("fresh", "the drives are as new, not in steady state")):  # fmt: skip
+        if any(spec.get("state", "steady") != state for spec in server.tables["drives"]):
+            yield Variant(name, {"drives.*.state": state}, state)
+            if state == "empty":  # and the flash sets no rate
+                rate = UNWRITTEN * max(d.profile.commands.value for d in server.resolved.drives)
+                change = {"drives.*.state": state, "drives.*.profile.commands": f"{rate:.0f}/s"}
+                yield Variant(name, change, state)
+
+
+def _worn(server: Server) -> Iterator[Variant]:
+    if server.has_writes and len({d.profile.name for d in server.resolved.drives}) == 1:
+        profile = server.resolved.drives[0].profile
+        for factor in (2.0, 4.0, 8.0, 16.0, 32.0):
+            program, bandwidth = profile.write.program.value, profile.write_bandwidth.value
+            yield Variant(f"writes reach the flash {factor:g} times as slowly", {
+                "drives.*.profile.write.program": f"{program * factor / 1e6:g} us",
+                "drives.*.profile.write_bandwidth": f"{bandwidth / factor:.0f} B/s",
+            }, "worn")  # fmt: skip
+
+
+def _cut(server: Server) -> Iterator[Variant]:
+    sizes = [size for group in server.resolved.workload for size, _ in group.block_sizes]
+    for kib in (128, 64, 32):
+        if max(sizes) > kib * 1024:
+            change = {"drives.*.profile.max_transfer": f"{kib} KiB"}
+            yield Variant(f"requests are cut at {kib} KiB", change)
+
+
+def _buffered(server: Server) -> Iterator[Variant]:
+    """Each request waits for the drive, or finds its data in memory."""
+    if server.has_page_cache and any(row.is_buffered is not False for row in server.rows):
+        cache = {
+            "server.stack.copies": 1,
+            "server.stack.per_kib": server.resolved.stack.per_kib.value + CACHED_CYCLES,
+            "workload.*.outstanding": 1,
+        }
+        yield Variant("the page cache is in the way", cache, "hits")
+        found = {f"drives.*.profile.{key}": value for key, value in IN_MEMORY.items()}
+        yield Variant("the page cache answers, not the drives", {**cache, **found}, "hits")
+
+
+def _few_targets(server: Server) -> Iterator[Variant]:
+    """Of drives without an array, those that rows load which do not say how many they load."""
+    names = [drive.name for drive in server.resolved.drives]
+    if server.resolved.volumes or all(row.drives is not None for row in server.rows):
+        return
+    for count in sorted({1, len(names) // 2}):
+        if 0 < count < len(names):
+            name = "one drive" if count == 1 else f"{count} of {len(names)} drives"
+            yield Variant(f"only {name} was loaded", {"workload.*.targets": names[:count]})
+
+
+def _guest(server: Server) -> Iterator[Variant]:
+    """A virtual disk whose one I/O thread takes as long as any that was measured, or less."""
+    stack, kind = server.resolved.stack, "kvm-virtio"
+    if kind in stack.guests and kind in stack.sections:
+        cycles, section = stack.guests[kind], stack.sections[kind].read
+        for end in ("low", "value", "high"):
+            yield Variant("it runs in a guest with one I/O thread", {
+                "workload.*.guest": kind,
+                f"server.stack.guests.{kind}": getattr(cycles, end),
+                f"server.stack.sections.{kind}.read": f"{getattr(section, end) / 1e6:g} us",
+            }, "guest")  # fmt: skip
+
+
+def _limit(server: Server) -> Iterator[Variant]:
+    highest = max(row.iops for row in server.rows)
+    yield Variant("a limit is set", {"workload.*.limits": {"iops": f"{highest:.0f}/s"}})
+
+
+def _chunk(server: Server) -> Iterator[Variant]:
+    if server.is_md and all(v.level != "raid1" for v in server.resolved.volumes):
+        for chunk in ("4 KiB", "64 KiB", "1 MiB"):
+            yield Variant(f"the chunk is {chunk}", {"volume.*.chunk": chunk})
+    if server.has_writes:
+        yield Variant("the partition is not aligned", {"workload.*.offset": "512 B"})
+
+
+MADE: Final[Mapping[str, Variants]] = {
+    "link": _links, "other-socket": _other_socket, "one-uplink": _one_uplink, "vmd": _vmd,
+    "memory": _memory, "iommu": _iommu, "power": _power, "interrupts": _interrupts,
+    "scheduler": _scheduler, "slow-drive": _slow_drives, "hot": _hot, "fresh": _fresh,
+    "worn": _worn, "cut": _cut, "page-cache": _buffered, "few-targets": _few_targets,
+    "guest": _guest, "limit": _limit, "kernel": _kernel, "chunk": _chunk,
+}  # fmt: skip
+"""Forms that depend on the server; those of the other mistakes are data."""

@@ -1,0 +1,146 @@
+"""A server that was measured, and changes of its scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.study.diagnosis.evidence import SYNCHRONOUS, Change, MeasuredRow
+
+WEIGHTS: Final = {"stated": 60.0, "common": 3.0, "occasional": 1.0, "rare": 0.3, "any rate": 0.02}
+"""How common a mistake is. "Stated" is one that the rows tell themselves. "Any rate" is a limit's:
+it may be anywhere over two decades, and is taken from the rows. A rate that fits so well by itself
+is worth that share: the density over 5 units of the logarithm, 0.2, over that of an exact fit, 9.8
+(the mean over `WIDTHS` of an error of `RULED`)."""
+VIRTUAL: Final = ("vd", "xvd", "sd")
+"""How names of virtual disks begin (Linux, virtio_blk.c, xen-blkfront.c and sd.c)."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server as its scenario describes it, and the rows that were measured on it."""
+
+    tables: Mapping[str, Any]
+    resolved: ResolvedScenario
+    rows: Sequence[MeasuredRow]
+
+    def has_several(self, key: str) -> bool:
+        """True if a row's load has more than one of *key*."""
+        return any(row.workload.get(key, 0) > 1 for row in self.rows)
+
+    @property
+    def has_writes(self) -> bool:
+        """True if a row writes."""
+        return any(row.workload["read"] < 1 for row in self.rows)
+
+    @property
+    def is_buffered(self) -> bool:
+        """True if all rows state that the page cache was in the way."""
+        return all(row.is_buffered for row in self.rows)
+
+    @property
+    def may_wait(self) -> bool:
+        """True if a row's engine may wait for each request, and the page cache is not why."""
+        engines = {row.engine for row in self.rows}
+        return not self.is_buffered and self.has_page_cache and bool(engines & {None, *SYNCHRONOUS})
+
+    @property
+    def has_page_cache(self) -> bool:
+        """True if requests pass through a kernel."""
+        return self.resolved.stack.name != "spdk"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Code -> how common a mistake is, where the rows and the drives tell."""
+        names = {name for row in self.rows for name in row.devices}
+        is_alone = len(self.resolved.drives) == 1  # VMD is slow as drives share its interrupts
+        out = {"vmd": "rare"} if is_alone else {"guest": "occasional"}
+        if names:
+            is_virtual = any(name.startswith(VIRTUAL) for name in names)
+            out["guest"] = "common" if is_virtual else "rare"
+        if self.is_buffered:
+            out["page-cache"] = "stated"
+        return {code: WEIGHTS[word] for code, word in out.items()}
+
+    @property
+    def is_md(self) -> bool:
+        """True if there is a volume and all are of Linux md."""
+        volumes = self.resolved.volumes
+        return bool(volumes) and all(v.engine.name == "linux-md" for v in volumes)
+
+    @property
+    def has_parity(self) -> bool:
+        """True if a volume has parity."""
+        return any(v.raid.parity for v in self.resolved.volumes)
+
+    @property
+    def has_workers(self) -> bool:
+        """True if a volume with parity has threads that compute it."""
+        return self.has_parity and any(v.workers for v in self.resolved.volumes)
+
+    @property
+    def has_cache(self) -> bool:
+        """True if writes end in the cache of a volume's engine."""
+        return any(v.engine.cache.value > 0 for v in self.resolved.volumes)
+
+    @property
+    def is_redundant(self) -> bool:
+        """True if every volume survives a failed member."""
+        volumes = self.resolved.volumes
+        return bool(volumes) and all(v.raid.survives(len(v.members), v.copies) > 0 for v in volumes)
+
+    @property
+    def direct_generation(self) -> int | None:
+        """PCIe generation of drives that are all plugged in root ports; None: they are not."""
+        drives = self.resolved.drives
+        if any(d.adapter is not None or d.link.kind != "pcie" for d in drives):
+            return None
+        return max(d.link.generation for d in drives)
+
+    def last_drive(self, **values: Any) -> Change:
+        """Return the change that gives the last drive *values* of its own."""
+        *others, last = [dict(spec) for spec in self.tables["drives"]]
+        count = int(last.get("count", 1))
+        if count > 1:
+            others.append({**last, "count": count - 1})
+            if "name" in last:
+                last["name"] = f"{last['name']}-last"
+        return {"drives": [*others, {**last, "count": 1, **values}]}
+
+    def last_profile(self, **values: Any) -> Change:
+        """Return the change of numbers of the last drive's profile."""
+        profile = self.tables["drives"][-1]["profile"]
+        table = {"extends": profile} if isinstance(profile, str) else dict(profile)
+        return self.last_drive(profile={**table, **values})
+
+    def behind(self, name: str, kind: str, lanes: int, most: int = 1000, **values: Any) -> Change:
+        """Return the change that puts all drives behind new adapters, *most* behind each."""
+        adapters = [dict(a) for a in self.tables.get("adapters", ())]
+        placed: list[dict[str, Any]] = []
+        full = most
+        for spec in self.tables["drives"]:
+            left = int(spec.get("count", 1))
+            while left:
+                if full == most:
+                    full, n = 0, len(adapters)
+                    adapters.append({
+                        "name": f"{name}-{n}", "kind": kind, "socket": spec.get("socket", 0),
+                        "link": f"pcie{self.direct_generation} x{lanes}", **values,
+                    })  # fmt: skip
+                count = min(left, most - full)
+                left, full = left - count, full + count
+                where = {"count": count, "behind": adapters[-1]["name"]}
+                placed.append({**{k: v for k, v in spec.items() if k != "socket"}, **where})
+        return {"adapters": adapters, "drives": placed}
+
+
+class Variant(NamedTuple):
+    """One form of a mistake."""
+
+    name: str
+    """In words, as an explanation is named."""
+    change: Change
+    family: str = ""
+    """Forms of one family differ in how strong they are; neighbours in it have others between."""
