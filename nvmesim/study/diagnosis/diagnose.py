@@ -74,7 +74,11 @@ STRAY: Final = 0.25
 """Share of a healthy server's rows that may lie outside of their intervals."""
 DEAR: Final = 3.0
 """Times the predicted CPU time of a request from which busy jobs do something else as well."""
-SPENDS: Final = frozenset({"guest", "iommu", "kernel", "page-cache", "power", "scheduler"})
+SPUN: Final = 100_000.0
+"""Cycles of a request from which jobs spin at a lock: a guest takes 25,000 at most (stacks)."""
+SPINS: Final = frozenset({"iommu", "kernel", "scheduler"})
+"""Codes of mistakes that are locks."""
+SPENDS: Final = SPINS | {"guest", "page-cache", "power"}
 """Codes of mistakes that cost the jobs' own CPU time; under all others they wait."""
 WAITS: Final = 0.1
 """Share of its weight that is left to a mistake under which jobs wait, where they did not."""
@@ -343,7 +347,7 @@ class _Search:
 
     def _likelihood(self, one: Trial, ratios: Floats) -> float:
         scale = self._scale if one.counts is None else self._scale.where_it_counts(one.counts)
-        return log_likelihood(ratios, scale)
+        return log_likelihood(ratios, scale) + math.log(math.prod(v.usual for v in one.variants))
 
     def _between(self, one: Trial, among: Sequence[Trial]) -> list[float]:
         """Log likelihoods of forms between *one* and the next of its family; -inf without one."""
@@ -369,14 +373,16 @@ class _Search:
         """True if these rows would be the same without what leaves *ratios*."""
         return bool(np.abs(ratios - self._healthy).max() < ALIKE)
 
-    def _is_dear(self) -> bool:
-        """True if busy jobs spent much more CPU time on a request than predicted."""
+    def _possible(self) -> frozenset[str] | None:
+        """Codes of mistakes under which busy jobs spend as much as they did; None: all."""
         pairs = zip(self._rows, (result.cpu for result in self._predicted), strict=True)
-        return any(
-            row.spent_s is not None
-            and row.spent_s > DEAR * cpu.cycles_per_io / (1e9 * min(s.ghz for s in cpu.sockets))
-            for row, cpu in pairs
-        )
+        spent = [
+            (row.spent_s * 1e9 * min(s.ghz for s in cpu.sockets), cpu.cycles_per_io)
+            for row, cpu in pairs if row.spent_s is not None
+        ]  # fmt: skip
+        if any(cycles > max(SPUN, DEAR * predicted) for cycles, predicted in spent):
+            return SPINS
+        return SPENDS if any(cycles > DEAR * predicted for cycles, predicted in spent) else None
 
     def _weighed(self, found: Sequence[Trial], hopeless: Sequence[Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
@@ -385,9 +391,11 @@ class _Search:
             "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
         weights = {m.code: m.weight for m in MISTAKES} | self._server.weights
-        left = WAITS if self._is_dear() else 1.0
-        weights = {code: w * (1.0 if code in SPENDS else left) for code, w in weights.items()}
-        priors = {"healthy": HEALTHY * left, "unknown": UNKNOWN}
+        possible = self._possible()
+        if possible is not None:
+            weights = {c: w * (1.0 if c in possible else WAITS) for c, w in weights.items()}
+        as_is = HEALTHY * (1.0 if possible is None else WAITS)
+        priors = {"healthy": as_is, "unknown": UNKNOWN}
         whole = sum(weights.values())
         shown = {id(one): one.code for one in found if not self._is_idle(one.ratios)}
         for one in found:

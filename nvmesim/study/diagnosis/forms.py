@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
+from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.scenario.hardware import VMD_LANES
 from nvmesim.study.diagnosis.evidence import Change
 from nvmesim.study.diagnosis.server import Server, Variant
+from nvmesim.units import parse_time_ps
 
+LINKS: Final = ((1, 1, 2.0), (0, 2, 1.0), (0, 4, 1.0), (2, 1, 0.5), (1, 4, 0.5))
+"""Generations that a link is below its own, times that it has its lanes, and how usual that is: of
+seven public threads six came up one generation below, and one with a quarter of its lanes."""
 THROTTLED: Final = (0.7, 0.4, 0.2, 0.1)
 """Shares of its rates that a hot drive may be held at."""
 CACHED_CYCLES: Final = 400
@@ -26,6 +31,18 @@ CONTENTIONS: Final = (0.1, 0.25, 0.6, 2.0, 4.5)
 """Shares by which a further CPU makes strict unmapping dearer: 456k became 35k at most."""
 MOST_CONTENTION: Final = 140.0
 """Times as dear that it may be with all CPUs busy: what simulated times have room for."""
+SCHEDULED: Final = (1_900_000, 900_000, 450_000, 200_000)
+"""Requests/s of one drive that pass the lock of its scheduler (see "scheduler")."""
+FAR_LOCK: Final = 2.4
+"""Times as long that a lock of md may take between sockets: on four Kunpeng nodes 2.9 GiB/s of what
+one lock let through, on a Platinum 8380 7.0 (linux-kernel, Yu Kuai, 29 Aug and 13 Sep 2022)."""
+LIMITED: Final = (1.5, 0.5)
+"""How usual a limit of requests is, and one of bytes: three of four public threads are the first."""
+CIPHERS: Final = (
+    ({"bandwidth": "4.3 GB/s"}, 1.3), ({"bandwidth": "1.8 GB/s"}, 1.3),
+    ({"bandwidth": "0.4 GB/s", "iops": "64k/s"}, 0.4),
+)  # fmt: skip
+"""What passes the one queue of a cipher (see "crypt"), and how usual that is: CPUs now do GB/s."""
 VMD_CYCLES: Final = 13_600.0
 """Cycles of a command at worst: six CPUs (2.5 GHz assumed) did 562k/s behind VMD, and 1,144k/s with
 its interrupts passed on otherwise (see "vmd")."""
@@ -41,16 +58,16 @@ def _links(server: Server) -> Iterator[Variant]:
     if any(d.link.kind != "pcie" for d in drives):
         return
     link, last = drives[-1].link, drives[-1].name
-    for generation, lanes in ((0, 2), (0, 4), (1, 1), (2, 1), (1, 4)):
+    for generation, lanes, usual in LINKS:
         if link.generation <= generation or link.lanes < lanes:
             continue
         less = f"pcie{link.generation - generation} x{link.lanes // lanes}"
         words = f"link is {less} instead of {link}"
         if len({str(d.link) for d in drives}) == 1:
-            yield Variant(f"every drive's {words}", {"drives.*.link": less})
+            yield Variant(f"every drive's {words}", {"drives.*.link": less}, usual=usual)
         if len(drives) > 1:
             words = f"one drive's link ({last}) is {less} instead of {link}"
-            yield Variant(words, server.last_drive(link=less))
+            yield Variant(words, server.last_drive(link=less), usual=usual)
 
 
 def _other_socket(server: Server) -> Iterator[Variant]:
@@ -104,13 +121,30 @@ def _iommu(server: Server) -> Iterator[Variant]:
 def _kernel(server: Server) -> Iterator[Variant]:
     """An old md, or a kernel that takes longer for each page of a large request."""
     if server.is_md:
+        far = {"volume.*.engine": _far_locks()} if len(server.resolved.sockets) > 1 else None
         for kernel in ("4.18", "5.14", "6.1"):
-            yield Variant(f"the kernel is as old as {kernel}", {"volume.*.kernel": kernel})
+            for locks in ({}, far):
+                if locks is not None:
+                    change = {"volume.*.kernel": kernel, **locks}
+                    yield Variant(f"the kernel is as old as {kernel}", change, kernel)
     if any(size >= 64 * 1024 for g in server.resolved.workload for size, _ in g.block_sizes):
         cycles = PAGES_OF_KERNEL_NS * min(socket.ghz for socket in server.resolved.sockets)
         yield Variant("the kernel takes 60 ns more a page, as 6.14 did beside 5.14", {
             "server.stack.per_kib": server.resolved.stack.per_kib.value + round(cycles, 1),
         })  # fmt: skip
+
+
+def _far_locks() -> dict[str, Any]:
+    """Linux md whose old kernels hold their locks `FAR_LOCK` times as long."""
+    until = {
+        kernel: {"by_level": {level: {"locks": {
+            lock: {op: f"{parse_time_ps(time['value']) * FAR_LOCK / 1e6:g} us"
+                   for op, time in times.items()}
+            for lock, times in differs["locks"].items()}}
+            for level, differs in changes.get("by_level", {}).items() if "locks" in differs}}
+        for kernel, changes in get("raid-engine", "linux-md").until.items()
+    }  # fmt: skip
+    return {"extends": "linux-md", "until": until}
 
 
 def _power(server: Server) -> Iterator[Variant]:
@@ -139,10 +173,10 @@ def _interrupts(server: Server) -> Iterator[Variant]:
 def _scheduler(server: Server) -> Iterator[Variant]:
     if server.resolved.stack.name.startswith("linux"):
         fastest = max(d.profile.commands.value for d in server.resolved.drives)
-        for rate in (1_900_000, 900_000, 450_000, 200_000):
-            if fastest > rate:
-                yield Variant(f"the I/O scheduler is {'mq-deadline' if rate > 200_000 else 'bfq'}",
-                              {"drives.*.profile.commands": f"{rate}/s"}, "lock")  # fmt: skip
+        slower = [rate for rate in SCHEDULED if rate < fastest]
+        for rate in (fastest, *slower) if slower else ():  # and all that lies between
+            yield Variant(f"the I/O scheduler is {'mq-deadline' if rate > 200_000 else 'bfq'}",
+                          {"drives.*.profile.commands": f"{rate:.0f}/s"}, "lock")  # fmt: skip
 
 
 def _slow_drives(server: Server) -> Iterator[Variant]:
@@ -189,14 +223,20 @@ def _fresh(server: Server) -> Iterator[Variant]:
 
 
 def _worn(server: Server) -> Iterator[Variant]:
-    if server.has_writes and len({d.profile.name for d in server.resolved.drives}) == 1:
-        profile = server.resolved.drives[0].profile
-        for factor in (2.0, 4.0, 8.0, 16.0, 32.0):
-            program, bandwidth = profile.write.program.value, profile.write_bandwidth.value
-            yield Variant(f"writes reach the flash {factor:g} times as slowly", {
-                "drives.*.profile.write.program": f"{program * factor / 1e6:g} us",
-                "drives.*.profile.write_bandwidth": f"{bandwidth / factor:.0f} B/s",
-            }, "worn")  # fmt: skip
+    for factor in (2.0, 4.0, 8.0, 16.0, 32.0) if server.has_writes else ():
+        yield Variant(f"writes reach the flash {factor:g} times as slowly",
+                      _programmed(server, factor), "worn")  # fmt: skip
+
+
+def _programmed(server: Server, factor: float) -> Change:
+    """Flash that takes *factor* times as long to program; nothing if the drives are several."""
+    if len({d.profile.name for d in server.resolved.drives}) > 1:
+        return {}
+    profile = server.resolved.drives[0].profile
+    return {
+        "drives.*.profile.write.program": f"{profile.write.program.value * factor / 1e6:g} us",
+        "drives.*.profile.write_bandwidth": f"{profile.write_bandwidth.value / factor:.0f} B/s",
+    }
 
 
 def _cut(server: Server) -> Iterator[Variant]:
@@ -245,16 +285,36 @@ def _guest(server: Server) -> Iterator[Variant]:
 
 
 def _limit(server: Server) -> Iterator[Variant]:
-    highest = max(row.iops for row in server.rows)
-    yield Variant("a limit is set", {"workload.*.limits": {"iops": f"{highest:.0f}/s"}})
+    """The highest rate of a row, in requests or, where sizes differ, in bytes."""
+    limits = {"iops": f"{max(row.iops for row in server.rows):.0f}/s"}
+    yield Variant("a limit is set", {"workload.*.limits": limits}, usual=LIMITED[0])
+    sizes = [sum(size * share for size, share in group.block_sizes)
+             for group in server.resolved.workload]  # fmt: skip
+    if len(set(sizes)) > 1:
+        most = max(row.iops * size for row, size in zip(server.rows, sizes, strict=True))
+        limits = {"bandwidth": f"{most:.0f} B/s"}
+        yield Variant("a limit is set", {"workload.*.limits": limits}, usual=LIMITED[1])
 
 
 def _chunk(server: Server) -> Iterator[Variant]:
     if server.is_md and all(v.level != "raid1" for v in server.resolved.volumes):
         for chunk in ("4 KiB", "64 KiB", "1 MiB"):
             yield Variant(f"the chunk is {chunk}", {"volume.*.chunk": chunk})
-    if server.has_writes:
-        yield Variant("the partition is not aligned", {"workload.*.offset": "512 B"})
+
+
+def _alignment(server: Server) -> Iterator[Variant]:
+    """A drive reads and programs both units of which a write is a part before it answers."""
+    for factor in (1.0, 2.0, 4.0) if server.has_writes else ():
+        yield Variant("writes are not aligned",
+                      {"workload.*.offset": "512 B", **_programmed(server, factor)},
+                      "sectors")  # fmt: skip
+
+
+def _crypt(server: Server) -> Iterator[Variant]:
+    if server.has_page_cache:
+        for limits, usual in CIPHERS:
+            yield Variant("the drives are encrypted by software", {"workload.*.limits": limits},
+                          "queue", usual)  # fmt: skip
 
 
 MADE: Final[Mapping[str, Variants]] = {
@@ -263,5 +323,6 @@ MADE: Final[Mapping[str, Variants]] = {
     "scheduler": _scheduler, "slow-drive": _slow_drives, "hot": _hot, "fresh": _fresh,
     "worn": _worn, "cut": _cut, "page-cache": _buffered, "few-targets": _few_targets,
     "guest": _guest, "limit": _limit, "kernel": _kernel, "chunk": _chunk,
+    "alignment": _alignment, "crypt": _crypt,
 }  # fmt: skip
 """Forms that depend on the server; those of the other mistakes are data."""

@@ -55,8 +55,11 @@ class Server:
     def weights(self) -> dict[str, float]:
         """Code -> how common a mistake is, where the rows and the drives tell."""
         names = {name for row in self.rows for name in row.devices}
-        is_alone = len(self.resolved.drives) == 1  # VMD is slow as drives share its interrupts
-        out = {"vmd": "rare"} if is_alone else {"guest": "occasional"}
+        out = {}
+        if len(self.resolved.drives) == 1:
+            out["vmd"] = "rare"  # it is slow as drives share its interrupts
+        elif not self.resolved.volumes:
+            out["guest"] = "occasional"  # which has a virtual disk of one of them, or of an array
         if names:
             is_virtual = any(name.startswith(VIRTUAL) for name in names)
             out["guest"] = "common" if is_virtual else "rare"
@@ -144,3 +147,5 @@ class Variant(NamedTuple):
     change: Change
     family: str = ""
     """Forms of one family differ in how strong they are; neighbours in it have others between."""
+    usual: float = 1.0
+    """How often it is met, beside the mean of its mistake's forms."""
