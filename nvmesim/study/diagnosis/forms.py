@@ -37,7 +37,7 @@ FAR_LOCK: Final = 2.4
 """Times as long that a lock of md may take between sockets: on four Kunpeng nodes 2.9 GiB/s of what
 one lock let through, on a Platinum 8380 7.0 (linux-kernel, Yu Kuai, 29 Aug and 13 Sep 2022)."""
 LIMITED: Final = (1.5, 0.5)
-"""How usual a limit of requests is, and one of bytes: three of four public threads are the first."""
+"""How usual limits of requests are, and of bytes: three of four public threads have the first."""
 CIPHERS: Final = (
     ({"bandwidth": "4.3 GB/s"}, 1.3), ({"bandwidth": "1.8 GB/s"}, 1.3),
     ({"bandwidth": "0.4 GB/s", "iops": "64k/s"}, 0.4),
