@@ -10,7 +10,7 @@ from nvmesim.catalog.profile import DriveProfile
 from nvmesim.scenario.hardware import VMD_LANES
 from nvmesim.study.diagnosis.evidence import Change
 from nvmesim.study.diagnosis.server import Server, Variant
-from nvmesim.units import parse_time_ps
+from nvmesim.units import parse_size, parse_time_ps
 
 LINKS: Final = ((1, 1, 2.0), (0, 2, 1.0), (0, 4, 1.0), (2, 1, 0.5), (1, 4, 0.5))
 """Generations that a link is below its own, times that it has its lanes, and how usual that is: of
@@ -36,6 +36,8 @@ SCHEDULED: Final = (1_900_000, 900_000, 450_000, 200_000)
 FAR_LOCK: Final = 2.4
 """Times as long that a lock of md may take between sockets: on four Kunpeng nodes 2.9 GiB/s of what
 one lock let through, on a Platinum 8380 7.0 (linux-kernel, Yu Kuai, 29 Aug and 13 Sep 2022)."""
+WHOLE: Final = 64 * 1024
+"""Bytes of a write from which on most of its units are whole, wherever it begins."""
 LIMITED: Final = (1.5, 0.5)
 """How usual limits of requests are, and of bytes: three of four public threads have the first."""
 CIPHERS: Final = (
@@ -304,7 +306,9 @@ def _chunk(server: Server) -> Iterator[Variant]:
 
 def _alignment(server: Server) -> Iterator[Variant]:
     """A drive reads and programs both units of which a write is a part before it answers."""
-    for factor in (1.0, 2.0, 4.0) if server.has_writes else ():
+    writes = [row.workload["block_size"] for row in server.rows if row.workload["read"] < 1]
+    small = all(isinstance(size, str) and parse_size(size) < WHOLE for size in writes)
+    for factor in (1.0, 2.0, 4.0) if writes and small else (1.0,) if writes else ():
         yield Variant("writes are not aligned",
                       {"workload.*.offset": "512 B", **_programmed(server, factor)},
                       "sectors")  # fmt: skip
