@@ -14,6 +14,7 @@ from nvmesim.capture.capture import Capture, Captures, Conditions, Measurement, 
 from nvmesim.study.diagnosis.diagnose import Diagnosis, diagnose
 from nvmesim.study.sweep.plan import put
 from nvmesim.units import parse_size
+from tests.study.planted import found_codes
 
 PUBLISHED: Final = Path(__file__).parents[2] / "calibration" / "published"
 MODERN: Final = {"volume.0.kernel": "6.12"}
@@ -96,20 +97,27 @@ def asked(thread: Mapping[str, Any], folder: Path) -> Diagnosis:
     return diagnose({**tables, "name": thread["name"], "workload": [load]}, [rows])
 
 
-if __name__ == "__main__":
+def place(diagnosis: Diagnosis, cause: str) -> int:
+    """Return where the true answer stands, 1 for the first.
+
+    Of rows that lie inside of all predicted intervals it is that nothing is wrong.
+    """
+    code = "healthy" if all(row.is_inside for row in diagnosis.rows) else cause
+    return [*found_codes(diagnosis), code].index(code) + 1
+
+
+def main() -> None:
+    """Print what `diagnose` says of each thread, and how often it is right."""
+    places = []
     with tempfile.TemporaryDirectory() as folder:
         for thread in threads():
             answer = asked(thread, Path(folder))
-            every = [
-                (answer.healthy, "healthy"),
-                *((e.probability, e.code) for e in answer.explanations),
-            ]
-            every.sort(reverse=True)
-            codes = [code for _, code in every]
-            rank = [*codes, thread["cause"]].index(thread["cause"]) + 1
+            places.append(place(answer, thread["cause"]))
+            chances = {e.code: e.probability for e in answer.explanations}
+            chances["healthy"] = answer.healthy
             print(
-                f"{rank:2} {thread['name']}: {thread['cause']}:",
-                ", ".join(f"{code} {chance:.0%}" for chance, code in every[:4]),
+                f"{places[-1]:2} {thread['name']}: {thread['cause']}:",
+                ", ".join(f"{code} {chances[code]:.0%}" for code in found_codes(answer)[:4]),
                 flush=True,
             )
             for row in answer.rows:
@@ -117,3 +125,9 @@ if __name__ == "__main__":
                     f"     {row.label}: {row.measured:,.0f} of {row.predicted.value:,.0f} "
                     f"({row.predicted.low:,.0f} to {row.predicted.high:,.0f})"
                 )
+    first, three = (sum(n <= most for n in places) for most in (1, 3))
+    print(f"{len(places)} threads: {first} first, {three} among the first three")
+
+
+if __name__ == "__main__":
+    main()
