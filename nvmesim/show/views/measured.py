@@ -26,6 +26,8 @@ LISTED: Final = 20
 """Measurements of a file that are shown unless all are asked for."""
 LIKELY: Final = 0.01
 """Probability of an explanation that is shown; JSON has all."""
+MINOR: Final = 0.05
+"""The same of one below which only its name is."""
 SURE: Final = 0.5
 """Probability that nothing is wrong from which no explanation is shown."""
 
@@ -124,8 +126,11 @@ def diagnosis_blocks(found: Diagnosis) -> list[Block]:
     if not _is_calm(found):
         shown.append(Line(_next(found), "head"))
         for one in found.explanations:
-            if one.probability >= LIKELY:
+            if one.probability >= MINOR:
                 shown += _explained(one, found)
+        minor = [e.name for e in found.explanations if LIKELY <= e.probability < MINOR]
+        if minor:
+            shown.append(Line(f"under {MINOR:.0%} each: {'; '.join(minor)}"))
         shown.append(
             Line(f"{_chance(found.healthy)}  nothing is wrong: it is as its scenario says")
         )
