@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import BenchAnswer, measure
-from nvmesim.calibrate.drive.empirical import fit_empirical
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.over_time.time_series import TimeSeries, time_series_of
@@ -138,14 +137,6 @@ def test_a_table_of_points_is_viewed_by_where_each_is_from(tmp_path):
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "calibration" / "local-disk" / "logs" / "randread_qd16_each_clat.1.log.gz"
 TRACE = Path(__file__).parent / "data" / "blkparse_qd4_emulated.txt.gz"
-
-
-def test_the_page_of_an_empirical_drive_has_its_charts_and_percentiles():
-    text = fit_page(fit_empirical(read_capture(LOG), name="log"))
-    for part in ("Distribution of latency, reads", "Latency over time, reads",
-                 "p99.9", "As a file"):  # fmt: skip
-        assert part in text
-    assert "http://" not in text.replace("http://www.w3.org", "")
 
 
 def test_residuals_of_a_tenth_are_drawn_as_a_tenth():
