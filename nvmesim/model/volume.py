@@ -180,18 +180,15 @@ class VolumeTarget:
         return Planned(*self._commands.plans.add_order(order), phases)
 
     def _own_phases(self, kind: RequestKind, table: PlanTable) -> frozenset[int]:
-        """Phases in which md writes its bitmap, or the partial parity log, with FUA.
+        """Phases in which md writes its bitmap with FUA.
 
         So ends a commit of the file system, in the last phase of *table* but one.
 
-        Source: Linux drivers/md/md.c, md_super_write; raid5-ppl.c, ppl_new_iounit.
+        Source: Linux drivers/md/md.c, md_super_write.
         """
         if not kind.write:
             return frozenset()
-        internal = self.volume.bitmap == "internal"
-        found = {0} if internal else set()
-        if self.volume.journal == "ppl":
-            found.add(1 + (internal or self._bitmap_file.is_written))
+        found = {0} if self.volume.bitmap == "internal" else set()
         if kind.journal:
             found.add(int(np.diff(table.plan_phase_ptr).max()) - 2)
         return frozenset(found)

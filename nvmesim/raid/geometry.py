@@ -44,7 +44,6 @@ class ArrayOptions:
     read_policy: Literal["md", "round-robin", "shortest-queue", "first"] = "md"
     bitmap: Literal["none", "internal", "external"] = "none"
     bitmap_chunk: int = 64 * KIB * KIB
-    journal: Literal["none", "ppl"] = "none"
     stripe_cache: int = 256
     """md's ``stripe_cache_size``, in rows."""
     write_mostly: tuple[int, ...] = ()

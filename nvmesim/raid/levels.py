@@ -51,8 +51,6 @@ class Level:
     """False where each member is a whole copy."""
     any_chunk: bool = False
     """Any multiple of 4 KiB will do for a chunk, it need not be a power of two."""
-    journals: tuple[str, ...] = ()
-    """Means by which it can close the write hole."""
     write_mostly: bool = False
     """Members can be kept from serving reads."""
     records: bool = False
@@ -153,7 +151,7 @@ LEVELS: Final = {
         Level("raid10", 10, 2, "pieces", copies="layout", default_layout="near2"),
         Level(
             "raid5", 5, 3, "parity", parity=1,
-            layouts=PARITY_LAYOUTS, default_layout="left-symmetric", journals=("ppl",),
+            layouts=PARITY_LAYOUTS, default_layout="left-symmetric",
         ),
         Level(
             "raid6", 6, 4, "parity", parity=2,

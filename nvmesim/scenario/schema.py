@@ -275,8 +275,6 @@ class VolumeSpec(Strict):
     bitmap: BitmapSpec = BitmapSpec()
     """Write-intent bitmap of md: a word, or ``{ kind = "internal", chunk = "64 MiB" }``. An
     external one lies on another device and costs the members nothing."""
-    journal: Literal["none", "ppl"] = "none"
-    """Partial parity log of md's RAID5."""
     spares: int = Field(default=0, ge=0)
     """Hot spares, from the end of the list of drives; of several arrays the first one's."""
     columns: int | None = Field(default=None, ge=2)

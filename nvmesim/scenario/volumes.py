@@ -11,7 +11,7 @@ from nvmesim.catalog.load import known_kernel, with_kernel
 from nvmesim.catalog.profile import RaidEngineProfile
 from nvmesim.errors import CatalogError, FailedArrayError, GeometryError, ScenarioError
 from nvmesim.raid.geometry import survives
-from nvmesim.raid.levels import LEVELS, level_of
+from nvmesim.raid.levels import level_of
 from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes, profile
 from nvmesim.scenario.pools import check_pool, pool_bytes, record_bytes
@@ -258,15 +258,10 @@ class _Resolving:
     def _check_choices(self, engine: RaidEngineProfile, copies: int) -> None:
         """Refuse what the level or the engine does not have."""
         spec, level, n = self.spec, self.level, len(self.members)
-        has = " and ".join(x.name for x in LEVELS.values() if spec.journal in x.journals)
         strange = next((member for member in spec.write_mostly if not 0 <= member < n), None)
         restores = next((name for name in ("rebuild", "check") if getattr(spec, name)), "")
-        of_md = {"bitmap": spec.bitmap.kind, "journal": spec.journal}
-        stated = next((name for name in of_md if of_md[name] != "none"), "")
         most, rows = spec.stripe_cache_most, spec.cache_rows
         for is_wrong, text in (
-            (spec.journal not in ("none", *level.journals),
-             f"journal is {spec.journal!r} for {spec.raid}; only {has} has one"),
             (spec.write_mostly and not level.write_mostly,
              f"write_mostly is for raid1; {spec.raid} has no such members"),
             (strange is not None, f"write_mostly names member {strange}; 0 to {n - 1}"),
@@ -278,8 +273,8 @@ class _Resolving:
             (spec.check and (spec.rebuild or spec.degraded),
              "check reads an array that has all its members; one that is degraded is rebuilt, "
              "leave check out"),
-            (stated and engine.merge == "none",
-             f"{stated} is {of_md.get(stated)!r}; {engine.name} is not Linux md, leave it out"),
+            (spec.bitmap.kind != "none" and engine.merge == "none",
+             f"bitmap is {spec.bitmap.kind!r}; {engine.name} is not Linux md, leave it out"),
             (spec.controller is not None and engine.runs_on != "controller",
              f"controller is {spec.controller!r}; {engine.name} runs on the host, leave it out"),
         ):  # fmt: skip

@@ -22,7 +22,7 @@ def is_sub_stripe_stream(case: Case) -> bool:
     if case.row["level"] not in ("5", "6") or case.row["op"] != "write" or case.depth != 32:
         return False
     stripe = case.geometry.chunk * case.geometry.data_disks
-    return case.block_size % stripe != 0 and case.row["bitmap"] != "ppl"
+    return case.block_size % stripe != 0
 
 
 STREAMS = [case for case in cases() if is_sub_stripe_stream(case)]

@@ -91,17 +91,6 @@ def test_write_through_waits_for_the_die_of_a_volatile_drive_only(sync):
         assert sent[0] == pytest.approx(sent[1])  # no command more: it is a bit of the write
 
 
-def test_the_partial_parity_log_is_written_through():
-    """md sends it with FUA: a volatile drive must have it on its dies before the data."""
-    volume = {"raid": "raid5", "chunk": "64 KiB"}
-    for drive, least, most in ((DRIVE, 0, 40e-6), (VOLATILE, 120e-6, 200e-6)):
-        plain, logged = (
-            run({**volume, "journal": journal}, {}, drive=drive).write.latency.mean
-            for journal in ("none", "ppl")
-        )
-        assert least < logged - plain < most
-
-
 def test_a_battery_makes_write_through_and_flushes_free():
     """A controller with a protected cache answers a flush itself."""
     volume = {"raid": "raid5", "chunk": "64 KiB", "engine": "hardware-raid"}

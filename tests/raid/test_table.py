@@ -11,7 +11,6 @@ from nvmesim.errors import InputError
 from nvmesim.raid import tables as raid_table
 from nvmesim.raid.arrays import PlanTable, table_plan
 from nvmesim.raid.geometry import RaidGeometry
-from nvmesim.raid.map import BLOCK
 from nvmesim.raid.planner.parity import StripeCache
 from nvmesim.raid.planner.plan import raw_plan
 from nvmesim.raid.tables import plan_table
@@ -42,7 +41,6 @@ def geometries(draw) -> RaidGeometry:
         degraded=tuple(lost),
         kernel=draw(st.sampled_from(["6.1", "6.12"])),
         rmw_level=draw(st.sampled_from([0, 1, 2])),
-        journal=draw(st.sampled_from(["none", "ppl"])) if level == 5 else "none",
         max_sectors=draw(st.sampled_from([32, 1280])) * KIB,
     )
 
@@ -158,28 +156,6 @@ def test_the_bitmap_has_its_own_phase_in_front():
     check_arrays(stream)
     external = RaidGeometry(5, 4, 64 * KIB, bitmap="external")
     assert expectation(plan_table(external, "write", 4096, first_dirty=1.0)).writes == 2
-
-
-def test_ppl_writes_go_between_reads_and_data():
-    geometry = RaidGeometry(5, 4, 64 * KIB, journal="ppl")
-    for size, bios, amplification in ((4, 3, 4.0), (64, 34, 3.125), (192, 66, 1.375)):
-        mean = expectation(plan_table(geometry, "write", size * KIB, align=192 * KIB))
-        assert mean.write_bios == bios
-        assert mean.write_bytes == amplification * size * KIB
-    assert len(plan_table(geometry, "write", 4096).plan(0)) == 3
-    # eight rows of a chunk share a log write: md raid5.h, MAX_STRIPE_BATCH
-    for rows, logs in ((8, 1), (9, 2), (16, 2)):
-        table = plan_table(geometry, "write", rows * BLOCK, align=64 * KIB)
-        assert {len(table.plan(i)[1]) for i in range(table.n_plans)} == {logs}
-
-
-def test_a_log_goes_to_the_parity_member_unless_it_is_lost():
-    for lost in range(4):
-        geometry = RaidGeometry(5, 4, 64 * KIB, journal="ppl", degraded=(lost,))
-        for stripe in range(4):
-            ((parity, _),) = geometry.address_map.parity(stripe * 192 * KIB)
-            log = table_plan(raw_plan(geometry, "write", stripe * 192 * KIB, 4096))[1]
-            assert [members for members, *_ in log] == [(parity,)] * (parity != lost)
 
 
 @pytest.mark.parametrize("limit", [{"max_sectors": 10 * KIB}, {"max_segments": 2}])

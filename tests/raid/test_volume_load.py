@@ -261,7 +261,6 @@ FAILED = {
         "array has failed",
     ),
     "no rebuild": ({"raid": "raid0", "rebuild": True}, "no redundancy"),
-    "ppl": ({"raid": "raid6", "journal": "ppl"}, "only raid5"),
     "bitmap": ({"raid": "raid5", "engine": "intel-vroc", "bitmap": "internal"}, "not Linux md"),
     "wide": ({"raid": "raid10", "engine": "storage-spaces-mirror", "columns": 3}, "columns is 3"),
     "narrow": ({"raid": "raid5", "engine": "storage-spaces-parity", "columns": 2}, "at least 3"),

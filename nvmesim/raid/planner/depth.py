@@ -58,7 +58,6 @@ class _Share:
 
     reads: list[RowRun] = field(default_factory=list)
     writes: list[RowRun] = field(default_factory=list)
-    logs: list[RawChild] = field(default_factory=list)
     cells_left: int = 0
     plan: list[list[RawChild]] = field(default_factory=list)
 
@@ -262,11 +261,6 @@ class DepthModel:
             by_owner.setdefault(owner, []).append(member)
         for owner, theirs in by_owner.items():
             self._shares[owner].writes.append((tuple(theirs), cell.first_row, rows))
-        parity = self._geometry.stripe_roles[turn][1][0]
-        if self._geometry.journal == "ppl" and parity in members:
-            logged = 0 if len(members) == self._geometry.members else rows
-            log = ((parity,), True, 0, (1 + logged) * BLOCK, 1)
-            self._shares[takers[0]].logs.append(log)
 
     def _complete(self, cell: _Cell) -> None:
         for request in cell.writing:
@@ -293,16 +287,15 @@ class DepthModel:
 
     def _plan(self, share: _Share) -> list[list[RawChild]]:
         """What a request that has finished did; its rows are not needed any more."""
-        log = [share.logs] if self._geometry.journal == "ppl" else []
         reads, writes = (
             children_of(
                 self._planner.commands(sorted(runs, key=lambda run: run[1])), is_write=is_write
             )
             for runs, is_write in ((share.reads, False), (share.writes, True))
         )
-        plan = [reads, *log, writes]
+        plan = [reads, writes]
         commands = sum(map(len, plan))
         check_commands(commands)
         keep(commands)
-        share.reads, share.writes, share.logs = [], [], []
+        share.reads, share.writes = [], []
         return plan

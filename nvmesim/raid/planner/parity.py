@@ -200,10 +200,6 @@ def _cost(blocks: int, task: RowTask) -> int:
 
 # -- requests -------------------------------------------------------------------------------------
 
-PPL_BATCH: Final = 8
-"""Rows that share one partial parity log write. Source: md raid5.h, MAX_STRIPE_BATCH; the md
-ground truth has 2 log writes for the 16 rows of a 64 KiB chunk."""
-
 
 @dataclass(frozen=True)
 class Span:
@@ -223,8 +219,6 @@ class RowRange:
     first_row: int
     n_rows: int
     work: RowWork
-    logged: bool  # not a full stripe: a partial parity log keeps a block of each row
-    parity: int  # member
 
 
 def _covered(first: int, last: int, chunk: int) -> Iterator[tuple[int, int, int]]:
@@ -302,13 +296,10 @@ class ParityPlanner:
     def write(
         self, offset: int, length: int, cache: StripeCache | None = None, *, below: bool = False
     ) -> list[list[RawChild]]:
-        """Phases of a write: reads, the partial parity log if there is one, writes."""
+        """Phases of a write: reads, writes."""
         ranges = self.ranges("write", offset, length, cache, below=below)
         reads = [(r.work.reads, r.first_row, r.n_rows) for r in ranges if r.work.reads]
         phases = [children_of(self.commands(reads), is_write=False)]
-        if self.geometry.journal == "ppl":
-            log, commands = self._log_and_write(ranges)
-            return [*phases, log, children_of(commands, is_write=True)]
         # Rows that need no read are written at once, the others later: the two never merge.
         commands = []
         for waited in (False, True):
@@ -329,20 +320,18 @@ class ParityPlanner:
         for span in spans(offset, length, geometry.chunk, geometry.data_disks):
             turn = span.stripe % len(self._roles)
             first = span.stripe * self._rows + span.first_row
-            logged = span.full != (1 << geometry.data_disks) - 1
-            parity = self._roles[turn][1][0]
             if cache is None:
                 work = self.decide(op, turn, span, 0, below)
-                done.append(RowRange(first, span.n_rows, work, logged, parity))
+                done.append(RowRange(first, span.n_rows, work))
                 continue
             for row in range(first, first + span.n_rows):
                 work = self.decide(op, turn, span, cache.get(row), below)
                 cache.put(row, work.cached)
                 last = done[-1] if done else None
                 if last and last.work is work and last.first_row + last.n_rows == row:
-                    done[-1] = RowRange(last.first_row, last.n_rows + 1, work, logged, parity)
+                    done[-1] = RowRange(last.first_row, last.n_rows + 1, work)
                 else:
-                    done.append(RowRange(row, 1, work, logged, parity))
+                    done.append(RowRange(row, 1, work))
         return done
 
     def decide(self, op: Op, turn: int, span: Span, cached: int, below: bool) -> RowWork:
@@ -377,40 +366,6 @@ class ParityPlanner:
             data = self._roles[turn][0]
             found = self._masks[key] = _mask(m for i, m in enumerate(data) if blocks >> i & 1)
         return found
-
-    def _log_and_write(self, ranges: list[RowRange]) -> tuple[list[RawChild], list[Command]]:
-        """Partial parity log writes, a block of header and a block for each row that is not full.
-
-        md hands over rows in batches; each has its log write, on the parity member, and its data
-        writes merge only within it.
-        """
-        log: list[RawChild] = []
-        commands: list[Command] = []
-        for batch in _batches(ranges):
-            for parity in dict.fromkeys(part.parity for part in batch):
-                rows = sum(p.n_rows for p in batch if p.logged and p.parity == parity)
-                if not self._absent >> parity & 1:
-                    log.append(((parity,), True, 0, (1 + rows) * BLOCK, 1))
-            commands += self.commands([(p.work.writes, p.first_row, p.n_rows) for p in batch])
-        return log, commands
-
-
-def _batches(ranges: list[RowRange]) -> Iterator[list[RowRange]]:
-    """Ranges cut into batches of eight rows."""
-    batch: list[RowRange] = []
-    room = PPL_BATCH
-    for part in ranges:
-        row, end = part.first_row, part.first_row + part.n_rows
-        while row < end:
-            taken = min(room, end - row)
-            batch.append(RowRange(row, taken, part.work, part.logged, part.parity))
-            row += taken
-            room -= taken
-            if room == 0:
-                yield batch
-                batch, room = [], PPL_BATCH
-    if batch:
-        yield batch
 
 
 def _mask(members: Iterator[int] | tuple[int, ...]) -> int:
