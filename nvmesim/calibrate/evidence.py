@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchAnswer
-from nvmesim.calibrate.over_time.time_series import TimeSeries
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
@@ -174,8 +173,6 @@ class DriveFit(Drawable):
     points: tuple[Judged, ...]
     warnings: tuple[str, ...] = ()
     free_parameters: tuple[str, ...] = ()
-    time_series: tuple[TimeSeries, ...] = ()
-    """Means over time, of the captures that have them."""
     misses: tuple[str, ...] = ()
     """Its own rows that it misses by more than a profile may: one line each"""
 

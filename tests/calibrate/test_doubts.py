@@ -10,7 +10,7 @@ import pytest
 
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.notes import doubts, drifts, mixed_devices
-from nvmesim.calibrate.over_time.time_series import buffers_of
+from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.capture.registry import read_captures
 from tests.calibrate.bench import fio_json, host, stack

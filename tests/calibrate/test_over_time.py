@@ -20,8 +20,8 @@ from nvmesim.calibrate.bench import free_host, measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time import pauses as fitting
+from nvmesim.calibrate.over_time.buffers import buffers_of, find_buffer
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, PauseTail, fit_pauses
-from nvmesim.calibrate.over_time.time_series import buffers_of, find_buffer
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.trace.fit import fit_trace
 from nvmesim.capture.capture import Captures

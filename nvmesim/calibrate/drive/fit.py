@@ -53,9 +53,9 @@ from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
+from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
-from nvmesim.calibrate.over_time.time_series import buffers_of, time_series_of
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes, smaller
@@ -100,12 +100,11 @@ def fit_drive(
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
         bursts = bursts_of(captures)
-        time_series = time_series_of(captures)
         buffer, said = buffers_of(captures)
         stepped = {b.name for b in bursts} | set(said)
         notes += mixed_devices(captures) + drifts(captures, stepped)
     else:
-        points, notes, bursts, time_series = list(captures), [], [], ()
+        points, notes, bursts = list(captures), [], []
         buffer, said = None, {}
     if captured_on is not None and host is None:
         asked = parse_host(captured_on)
@@ -116,7 +115,7 @@ def fit_drive(
     fitting.limits = find_limits([p for p in points if not p.held_out], bursts)
     if fitting.limits is None:
         notes += said.values()
-    fit = replace(fitting.fit(), time_series=time_series)
+    fit = fitting.fit()
     if buffer is None or fitting.limits is not None:
         return fit
     size = buffer.quantity("the step in the rate of a long write")

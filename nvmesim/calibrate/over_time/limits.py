@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nvmesim.calibrate.notes import named
-from nvmesim.calibrate.over_time.time_series import Buffer, find_buffer, rates_of
+from nvmesim.calibrate.over_time.buffers import Buffer, find_buffer, rates_of
 from nvmesim.calibrate.points import Point
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.profile import Quantity, VolumeLimits

@@ -11,8 +11,6 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
-from nvmesim.calibrate.over_time.time_series import TimeSeries, Unit
-from nvmesim.calibrate.points import Bins
 from nvmesim.show import palette
 from nvmesim.show.charts import base as c
 from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
@@ -24,20 +22,9 @@ COLOURS: Final = (palette.READ, palette.WRITE, "#009e73", "#cc79a7", "#56b4e9", 
 PERCENTILE_COLOURS: Final = {"p50": palette.READ, "p99": palette.WRITE, "p99.9": palette.ACCENT}
 MOST_LINES: Final = 6
 CDF_POINTS: Final = 120
-FIGURES: Final = {"iops": "IOPS", "mean_s": "mean", "p50_s": "p50", "p99_s": "p99",
-                  "p99.9_s": "p99.9"}  # fmt: skip
-BAND: Final = 10.0
-"""Residuals within so many per cent lie in the band."""
-LEAST_TOP: Final = 25.0
-LINEAR_TOP: Final = 100.0
-"""Up to so many per cent the axis is straight."""
 FASTER: Final = "share of requests that are faster"
-LEVELS: Final = 90
 SAMPLE_LEVELS: Final = 120
 WINDOWS: Final = 120
-SCALES: Final[dict[Unit, tuple[float, str]]] = {
-    "s": (1e6, "latency, µs"), "requests/s": (1e-3, "kIOPS"), "bytes/s": (1e-9, "GB/s"),
-}  # fmt: skip
 ROLES: Final = {"measured": "circle", "held out": "diamond", "not fitted": "cross"}
 
 
@@ -63,9 +50,6 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
             ]  # fmt: skip
             title = f"Latency against queue depth, {name}"
             found[title] = _against_depth(pairs, "latency, µs", PERCENTILE_COLOURS)
-    for name, group in groups.items():
-        if len({j.point.outstanding for j in group}) > 1:
-            found[f"Residuals against queue depth, {name}"] = residuals_by_depth(group)
     if any(j.point.cpu_s and j.answer.cpu_s for j in fit.points):
         times = [_pair(j, name, j.point.cpu_s, j.answer.cpu_s, 1e6) for name, j in named]
         title = "CPU time of one request against queue depth"
@@ -77,13 +61,6 @@ def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:
             shown = [shown[i] for i in which]
         if shown:
             found[f"Distribution of latency, {name}"] = _distribution(shown)
-            found[f"Residuals of the distribution, {name}"] = residuals_of_distributions(shown)
-    over: dict[tuple[str, Unit], list[TimeSeries]] = {}
-    for series in getattr(fit, "time_series", ()):
-        over.setdefault((series.op, series.unit), []).append(series)
-    for (op, unit), time_series in over.items():
-        what = "Latency" if unit == "s" else "Throughput"
-        found[f"{what} over time, {op}s"] = over_time(time_series)
     return found
 
 
@@ -169,108 +146,7 @@ def nines_of(samples: Floats) -> Floats:
     return np.linspace(0.02, most, SAMPLE_LEVELS)
 
 
-# Residuals ----------------------------------------------------------------------------------------
-
-
-def residuals_by_depth(points: Sequence[Judged]) -> Drawing:
-    """By how much each figure is off, against requests in flight; held-out points are hollow."""
-    rows: Rows = [
-        {"depth": j.point.outstanding, "of": FIGURES[key], "off": round(100 * off, 2),
-         "held": j.point.held_out, "point": j.point.name}
-        for j in points for key, off in j.residual.items() if key in FIGURES
-    ]  # fmt: skip
-    names = [name for name in FIGURES.values() if any(row["of"] == name for row in rows)]
-    across = c.x("depth", "requests in flight", log2=[r["depth"] for r in rows], padding=14)
-    return _residual_chart(rows, names, across, f"Residuals of {', '.join(names)} against depth")
-
-
-def residuals_of_distributions(points: Sequence[Judged]) -> Drawing:
-    """By how much the latency is off at each percentile, a line a point."""
-    rows: Rows = []
-    for j in points[:MOST_LINES]:
-        if j.point.bins is not None and j.answer.bins is not None:
-            least = min(j.point.bins.count.sum(), j.answer.bins.count.sum())
-            nines = np.linspace(0.05, np.log10(max(least / c.FEWEST_BEYOND, 10.0)), LEVELS)
-            fitted, measured = (_quantiles(b, nines) for b in (j.answer.bins, j.point.bins))
-            rows += _off(nines, fitted, measured, _shape(j))
-    names = list(dict.fromkeys(row["of"] for row in rows))
-    across = c.x("nines", FASTER, nines=True)
-    return _residual_chart(rows, names, across,
-                           f"Residuals of the distribution at {', '.join(names)}")  # fmt: skip
-
-
-def residuals(measured: Floats, fitted: Floats) -> Drawing:
-    """By how much the fitted latency is off, at each percentile; the band is 10 % either way."""
-    nines = nines_of(measured)
-    found, known = (np.quantile(samples, 1 - 10.0**-nines) for samples in (fitted, measured))
-    worst = 100 * float(np.abs(found / known - 1).max())
-    across = c.x("nines", FASTER, nines=True)
-    return _residual_chart(_off(nines, found, known, "fitted"), ["fitted"], across,
-                           f"Residuals of latency, at most {worst:.0f} %")  # fmt: skip
-
-
-def _off(nines: Floats, fitted: Floats, measured: Floats, of: str) -> Rows:
-    return [
-        {"nines": round(float(n), 4), "off": round(float(o), 2), "of": of}
-        for n, o in zip(nines, 100 * (fitted / measured - 1), strict=True)
-    ]
-
-
-def _quantiles(bins: Bins, nines: Floats) -> Floats:
-    """float64[k], s: what a share 1 - 10^-nines of requests is faster than."""
-    cumulative = np.cumsum(bins.count) / bins.count.sum()
-    known = np.asarray(bins.count) > 0
-    out: Floats = np.interp(1 - 10.0**-nines, cumulative[known], np.asarray(bins.at_s)[known])
-    return out
-
-
-def _residual_chart(rows: Rows, names: Sequence[str], across: alt.X, says: str) -> Drawing:
-    """Lines of residuals in per cent around zero, with the band of 10 % either way."""
-    top = max(1.05 * max((abs(row["off"]) for row in rows), default=0.0), LEAST_TOP)
-    # Nothing is cut off: what is far is drawn closer together.
-    far_too: dict[str, Any] = {"type": "symlog", "constant": LINEAR_TOP / 2}
-    scale = alt.Scale(domain=[-top, top], nice=False, **(far_too if top > LINEAR_TOP else {}))
-    up = alt.Y("off:Q", title="fitted / measured - 1, %", scale=scale)
-    look = c.series("of", names, colours=COLOURS, columns=3, shown=True)
-    shapes = alt.Scale(domain=[False, True], range=["circle", "diamond"])
-    held = alt.Shape("held:N", legend=None, scale=shapes)
-    shown = c.tips("point", "of", "off: fitted / measured - 1, %: +.1f")
-    # Held out or not is told apart without colours.
-    split = [(h, [r for r in rows if r.get("held") == h]) for h in (False, True)]
-    dots = any(some for _, some in split)
-    return c.layered(
-        c.mark("rect", [{"low": -BAND, "high": BAND}], alt.Y("low:Q"), alt.Y2("high:Q"),
-               opacity=0.12),
-        *c.level(up, 0.0, light=True),
-        c.mark("line", rows, across, up, look.colour, strokeWidth=1.2 if dots else 2),
-        *(c.mark("point", some, across, up, look.colour, held, filled=not is_held, size=60,
-                 opacity=1, tips=shown) for is_held, some in split if some),
-        height=190, says=says,
-    )  # fmt: skip
-
-
 # Over time ----------------------------------------------------------------------------------------
-
-
-def over_time(time_series: Sequence[TimeSeries]) -> Drawing:
-    """Means over time, a line a file; a step down for good as a rule."""
-    factor, title = SCALES[time_series[0].unit]
-    shown = time_series[:MOST_LINES]
-    rows: Rows = [
-        {"s": rounded(float(t)), "of": c.label, "y": rounded(float(v) * factor)}
-        for c in shown for t, v in zip(c.times_s, c.values, strict=True) if v > 0
-    ]  # fmt: skip
-    names = [c.label for c in shown]
-    across = c.x("s", "time in the capture, s", zero=False)
-    log = {"log": [row["y"] for row in rows]} if time_series[0].unit == "s" else {}
-    look = c.series("of", names, colours=COLOURS, columns=2, shown=True)
-    steps = [{"s": rounded(c.step_s), "of": c.label} for c in shown if c.step_s is not None]
-    line = c.mark("line", rows, across, c.y("y", title, **log), look.colour, strokeWidth=1.5)
-    rule = c.mark("rule", steps, across, look.colour, strokeDash=[4, 3], strokeWidth=1.5)
-    return c.layered(
-        line, *([rule] if steps else []),
-        height=220, says=f"Course over time of {', '.join(names)}",
-    )  # fmt: skip
 
 
 def requests_over_time(at_s: Floats, tables: Mapping[str, Floats]) -> Drawing:

@@ -32,8 +32,6 @@ CAPTIONS: Final = {
     "Throughput": "Dots: measured. Lines: the fitted profile, simulated at the same points.",
     "Latency": "Completion latency if the file has it. Dots: measured, lines: fitted.",
     "CPU": "Dots: usr + sys of the captures, lines: the fitted stack.",
-    "Residuals": "Fitted / measured - 1. Band: 10 % either way; hollow diamonds: held out.",
-    "Over time": "Means of windows. Dashed: a step down for good.",
     "Distribution": "Solid: measured, dashed: fitted. Each grid line up is one more nine.",
 }
 _ENDINGS: Final = {" us": "time", "k/s": "rate", " GB/s": "bandwidth"}
@@ -126,8 +124,7 @@ def _charts(fit: DriveFit | StackFit) -> dict[str, tuple[Any, str]]:
 
     found = {}
     for title, drawn in all_charts(fit).items():
-        kind = "Over time" if " over time" in title else title.split()[0]
-        found[title] = (drawn, CAPTIONS.get(kind, ""))
+        found[title] = (drawn, CAPTIONS.get(title.split()[0], ""))
     return found
 
 
@@ -143,11 +140,7 @@ def _of_requests(fit: TraceFit, warnings: b.Warnings) -> list[b.Block]:
 
 
 def _of_trace(fit: TraceFit) -> list[b.Block]:
-    from nvmesim.show.charts.fit_charts import (
-        distributions,
-        requests_over_time,
-        residuals,
-    )
+    from nvmesim.show.charts.fit_charts import distributions, requests_over_time
 
     parts: list[b.Block] = []
     if (s := fit.sample) is not None:
@@ -155,7 +148,6 @@ def _of_trace(fit: TraceFit) -> list[b.Block]:
         what = "replayed, not fitted" if s.held_out else "fitted"
         parts.append(b.Section("Charts", (b.Charts({
             "Distribution of latency": (distributions(tables), f"All requests that were {what}."),
-            "Residuals": (residuals(s.measured_s, s.model_s), "Band: 10 % either way."),
             "Latency over time": (requests_over_time(s.at_s, tables), ""),
         }),)))  # fmt: skip
     rows = []

@@ -1,11 +1,13 @@
-"""What a capture shows over time: rates and latencies in windows, and what happens in them."""
+"""Write buffers as captures show them.
+
+One step down in the bytes written per second is a buffer that was full: what was written until
+then, less what drained meanwhile, is its size.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -15,109 +17,8 @@ from nvmesim.capture.capture import Capture, Captures
 from nvmesim.catalog.profile import Quantity
 from nvmesim.units import format_size
 
-Unit = Literal["s", "requests/s", "bytes/s"]
-KINDS: Final[Mapping[str, Unit]] = {
-    "clat": "s", "lat": "s", "iops": "requests/s", "bytes_per_s": "bytes/s",
-}  # fmt: skip
-"""Name of a series and its unit; the first that is there is looked at."""
 RATE_WINDOWS = 200
 """Windows that the bytes of single requests are summed in."""
-_ENDING: Final = re.compile(r"(_(clat|slat|lat|iops|bw)(\.\d+)?)?\.[a-z]+(\.(gz|zst|xz))?$")
-DRAWN: Final = 240
-"""Most windows that a series is drawn in."""
-LEAST_DRAWN: Final = 8
-MOST_SERIES: Final = 24
-"""Series that a report shows."""
-
-
-@dataclass(frozen=True)
-class TimeSeries:
-    """Means of one operation over windows of time."""
-
-    name: str
-    """Of the file."""
-    op: str
-    unit: Unit
-    times_s: Floats
-    """float64[n]: end of each window"""
-    values: Floats
-    """float64[n]"""
-    step_s: float | None = None
-    """When its rate stepped down for good: a buffer was full, or what was saved up was spent"""
-
-    @property
-    def label(self) -> str:
-        """Name of the file without what all of them end in.
-
-        >>> TimeSeries("rr_qd4_clat.1.log.gz", "read", "s", np.zeros(0), np.zeros(0)).label
-        'rr_qd4'
-        """
-        return _ENDING.sub("", self.name)
-
-
-def time_series_of(captures: Captures) -> tuple[TimeSeries, ...]:
-    """Series of the files that have any, latencies before rates; at most `MOST_SERIES`."""
-    found: list[TimeSeries] = []
-    for capture in captures.files:
-        for op in ("read", "write"):
-            series = _time_series(capture, op)
-            found += [series] if series is not None else []
-    found.sort(key=lambda c: (c.unit != "s", c.op))
-    return tuple(found[:MOST_SERIES])
-
-
-def _time_series(capture: Capture, op: str) -> TimeSeries | None:
-    """Mean latency of single requests, or the first of `KINDS` that the file has."""
-    if capture.requests is not None:
-        times, values = _completed(capture.requests, op)
-        if len(times) < LEAST_DRAWN * LEAST_DRAWN:
-            return None
-        return TimeSeries(capture.file.name, op, "s", *_thinned(times, values))
-    if capture.series is None:
-        return None
-    rows = capture.series.filter(pl.col("op").cast(pl.String) == op)
-    for name, unit in KINDS.items():
-        chosen = rows.filter(pl.col("kind") == name).sort("time_s")
-        if chosen.height >= LEAST_DRAWN:
-            times, values = (chosen[n].to_numpy().astype(float) for n in ("time_s", "value"))
-            step = None if unit == "s" else find_buffer(times, values)
-            at = None if step is None else float(times[0]) + step.filled_s
-            return TimeSeries(capture.file.name, op, unit, *_thinned(times, values), at)
-    return None
-
-
-def _completed(requests: pl.LazyFrame, op: str) -> tuple[Floats, Floats]:
-    """Completions and latencies of the requests of *op*, s, both float64[n], in that order."""
-    frame = (
-        requests.filter(
-            (pl.col("op").cast(pl.String) == op)
-            & (pl.col("latency_ns") > 0) & pl.col("complete_ns").is_not_null()
-        )
-        .select("complete_ns", "latency_ns")
-        .sort("complete_ns")
-        .collect()
-    )  # fmt: skip
-    done, latency = (frame[name].to_numpy().astype(float) / 1e9 for name in frame.columns)
-    return done, latency
-
-
-def _thinned(times_s: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Ends and means of at most `DRAWN` windows of equal time; empty ones are left out."""
-    if len(values) <= DRAWN:
-        return times_s, values
-    edges = np.linspace(times_s[0], times_s[-1], min(DRAWN, len(values) // 4) + 1)
-    window = np.clip(np.searchsorted(edges, times_s, side="left") - 1, 0, len(edges) - 2)
-    number = np.bincount(window, minlength=len(edges) - 1)
-    total = np.bincount(window, weights=values, minlength=len(edges) - 1)
-    full = number > 0
-    return edges[1:][full], total[full] / number[full]
-
-
-# Buffers ------------------------------------------------------------------------------------------
-#
-# One step down in the bytes written per second is a buffer that was full: what was written until
-# then, less what drained meanwhile, is its size.
-
 LEAST_WINDOWS = 5
 """Windows on either side of the step, at least."""
 STEP = 1.3
