@@ -60,7 +60,7 @@ def best(
 @click.argument("goal", metavar="GOAL.toml")
 @option("--all everything", "Simulate every candidate that screening leaves, for a complete "
         "chart.", is_flag=True)  # fmt: skip
-@output_path("Write one row per candidate: .parquet, .csv or .json.", "-o", "--output")
+@output_path("Write one row per candidate: .parquet or .csv.", "-o", "--output")
 @simulates(report="Write the answer, candidates and chart as one HTML page.", workers=True)
 def choose(goal: str, workers: int | None, everything: bool, output: Path | None) -> Answer:
     """Choose what to buy for a goal.
@@ -167,7 +167,7 @@ def _loaded(files: tuple[str, ...], sets: tuple[str, ...]) -> dict[str, Scenario
         "ones alone.", default=True)  # fmt: skip
 @option("--spread SHARE", "Range of numbers that state no interval; default: by their basis.")
 @click.option("--requests", type=click.IntRange(1000), default=40_000, show_default=True)
-@output_path("Write the table: .parquet, .csv or .json.", "-o", "--output")
+@output_path("Write the table: .parquet or .csv.", "-o", "--output")
 @simulates(report="Write the tornado chart and the table (HTML).", sets=True, seed=True,
            workers=True, verbose=True)  # fmt: skip
 def sensitivity(

@@ -21,7 +21,7 @@ from nvmesim.cli.output import (
     scenario_of,
     steps,
 )
-from nvmesim.cli.simulating import Answer, Unbounded, simulates
+from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:
     from nvmesim.scenario.schema import Scenario
@@ -127,14 +127,10 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
 @option("--over KEY=VALUES", "Values of one key: a list 4,8,16, a range 4..24, 0..1..0.1 or "
         "1..256..x2; repeatable, every combination is simulated. * in KEY stands for each element "
         "of a list.", multiple=True, required=True)  # fmt: skip
-@output_path("The table of points to write: .parquet, .csv or .json; else it is only printed.",
+@output_path("The table of points to write: .parquet or .csv; else it is only printed.",
              "-o", "--output")  # fmt: skip
 @option("--resume", "Continue an interrupted sweep.", is_flag=True)
 @option("--dask ADDRESS", "Simulate on the Dask cluster of this scheduler.")
-@option("--samples N", "Sample so many points instead of the whole grid.", type=click.IntRange(1))
-@option("--method", "How points are sampled.  [default: lhs]", type=click.Choice(("lhs", "random")))
-@click.option("--sample-seed", metavar="N", type=click.IntRange(0, 2**62), cls=Unbounded,
-              default=1, show_default=True)  # fmt: skip
 @option("--precision SHARE", "Simulate each point until chance moves IOPS by no more, as 1%.")
 @option("--requests", "Simulate exactly so many requests at each point.", type=click.IntRange(1))
 @option("--no-cache", "Do not use the cache of finished points.", is_flag=True)
@@ -142,7 +138,7 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
 @simulates(report="Write pictures and points as one HTML page.", sets=True, seed=True, workers=True)
 def sweep(
     scenario: str, over: tuple[str, ...], sets: tuple[str, ...], output: Path | None,
-    precision: str | None, no_cache: bool, no_certainty: bool, samples: int | None, **options: Any,
+    precision: str | None, no_cache: bool, no_certainty: bool, **options: Any,
 ) -> Answer:  # fmt: skip
     """Simulate a scenario at many values of its parameters.
 
@@ -162,7 +158,7 @@ def sweep(
     tally = SweepTally()
     with _kept(output), progress_bar(left=True) as progress:
         frame = swept(
-            loaded, parsed, output=output, samples=samples, precision=_share(precision),
+            loaded, parsed, output=output, precision=_share(precision),
             cache=not no_cache, certainty=not no_certainty, progress=progress, tally=tally,
             **options,
         )  # fmt: skip
@@ -175,7 +171,7 @@ def sweep(
     return Answer(
         lambda: [
             Line(_counted(tally, output)),
-            *sweep_blocks(frame, keys, grid=samples is None, asked=asked),
+            *sweep_blocks(frame, keys, asked=asked),
         ],
         lambda: {"output": output and str(output), **vars(tally), "never": lost,
                  "rows": frame.to_dicts()},

@@ -152,7 +152,7 @@ def test_the_example_asks_what_it_says():
     plan = make_plan(goal.candidates)
     assert len(plan) == 3 * 3 * 2
     found = load_scenario(goal.base / goal.scenario)
-    tables = put(found.to_dict(), dict(zip([a.key for a in plan.axes], next(iter(plan.points())),
+    tables = put(found.to_dict(), dict(zip(plan.keys, next(iter(plan.points())),
                                            strict=True)))  # fmt: skip
     figures = fixed(resolve(scenario_from_dict(tables)), goal)
     assert (figures.drives, figures.price) == (8, 3000 + 8 * 420 + 2 * 1900)

@@ -1,25 +1,16 @@
 """Which points a sweep has, and what it leaves: a table in its name's format, and a summary."""
 
-import json
 import os
 from functools import partial
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.show.views.sweep_tables import impossible, never
-from nvmesim.study.sweep.plan import SweptRange, make_plan, parse_over, parse_values
-from nvmesim.study.sweep.store import read_frame
-
-
-def values(text):
-    found = parse_values(text)
-    return tuple(found.values(text)) if isinstance(found, SweptRange) else found
+from nvmesim.study.sweep.plan import make_plan, parse_over, parse_values
 
 
 @pytest.mark.parametrize(
@@ -43,8 +34,8 @@ def values(text):
     ],
 )
 def test_values_mean_what_they_say(text, expected):
-    assert values(text) == expected
-    assert [type(v) for v in values(text)] == [type(v) for v in expected]
+    assert parse_values(text) == expected
+    assert [type(v) for v in parse_values(text)] == [type(v) for v in expected]
 
 
 @pytest.mark.parametrize(
@@ -67,32 +58,14 @@ def test_values_mean_what_they_say(text, expected):
 )
 def test_bad_values_are_refused_in_one_line(text, match):
     with pytest.raises(InputError, match=match) as caught:
-        values(text)
+        parse_values(text)
     assert "\n" not in str(caught.value)
-
-
-@given(st.integers(1, 40), st.integers(0, 2**31))
-def test_a_latin_hypercube_hits_every_part_of_every_axis_once(n, seed):
-    plan = make_plan({"a": f"0..{n * 10 - 1}", "b": "0.0..1.0"}, n, "lhs", seed)
-    points = list(plan.points())
-    assert sorted(a // 10 for a, _ in points) == list(range(n))
-    shares = sorted(b * n for _, b in points)
-    assert all(k - 1e-3 <= share <= k + 1.001 for k, share in enumerate(shares))
-    assert points == list(plan.points())
-
-
-def test_random_samples_take_lists_and_ranges():
-    plan = make_plan({"raid": ["raid0", "raid5"], "n": "4..24..4"}, 200, "random")
-    raids, counts = zip(*plan.points(), strict=True)
-    assert set(raids) == {"raid0", "raid5"}
-    assert set(counts) == {4, 8, 12, 16, 20, 24}
 
 
 def test_a_grid_is_in_order():
     plan = make_plan({"a": [1, 2], "b": ["x", "y", "z"]})
     assert list(plan.points()) == [(a, b) for a in (1, 2) for b in "xyz"]
     assert len(plan) == 6
-    assert plan.axes[1].ends() == ("x", "y", "z")
 
 
 @pytest.mark.parametrize(
@@ -102,10 +75,6 @@ def test_a_grid_is_in_order():
         (({"a": []},), "no values"),
         (({"a": 3},), "not a list of values"),
         (({"": [1]},), "key is empty"),
-        (({"a": [1]}, 5), "belong together"),
-        (({"a": [1]}, None, "lhs"), "belong together"),
-        (({"a": [1]}, 0, "lhs"), "at least 1"),
-        (({"a": [1]}, 5, "sobol"), "unknown"),
         (({"a": "1..10000", "b": "1..10000"},), "too many"),
     ],
 )
@@ -124,27 +93,16 @@ def test_over_needs_a_key_and_values(texts, match):
     assert parse_over(["a=1;b=2"]) == {"a": ("1;b=2",)}
 
 
-def test_the_number_of_points_is_counted_once(monkeypatch):
-    """A sweep asks for it at each point: 20,000 points took 20,000 times as long."""
-    made = []
-    values = SweptRange.values
-    monkeypatch.setattr(SweptRange, "values", lambda *a: made.append(1) or values(*a))
-    plan = make_plan(parse_over(["run.seed=1..500"]))
-    assert {len(plan) for _ in range(20)} == {500}
-    assert len(list(plan.points())) == 500
-    assert len(made) == 1
-
-
 COUNTS = {"drives.0.count": [1, 2]}
 
 sweep = partial(ns.sweep, certainty=False)
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_the_name_says_the_format(small, tmp_path, ending):
     out = tmp_path / f"points.{ending}"
     frame = sweep(small, COUNTS, output=out, workers=1)
-    read = {"parquet": pl.read_parquet, "csv": pl.read_csv, "json": read_frame}[ending](out)
+    read = {"parquet": pl.read_parquet, "csv": pl.read_csv}[ending](out)
     assert read.columns == frame.columns
     assert read["drives.0.count"].to_list() == [1, 2]
     assert read["iops"].to_list() == pytest.approx(frame["iops"].to_list(), rel=1e-12)
@@ -153,23 +111,9 @@ def test_the_name_says_the_format(small, tmp_path, ending):
     assert again["iops"].to_list() == pytest.approx(frame["iops"].to_list(), rel=1e-12)
 
 
-def test_json_remembers_its_sweep(small, tmp_path):
-    out = tmp_path / "points.json"
-    sweep(small, COUNTS, output=out, workers=1)
-    assert len(json.loads(out.read_text())["rows"]) == 2
-    with pytest.raises(InputError, match="sweeps over other values"):
-        sweep(small, {"drives.0.count": [3]}, output=out, resume=True, workers=1)
-    out.write_text("[]")
-    with pytest.raises(InputError, match="not written by a sweep"):
-        sweep(small, COUNTS, output=out, resume=True, workers=1)
-    out.write_text("{")
-    with pytest.raises(InputError, match="no JSON file"):
-        sweep(small, COUNTS, output=out, resume=True, workers=1)
-
-
 @pytest.mark.parametrize("name", ["points.xlsx", "points", "/dev/stdout", "/dev/null"])
 def test_other_formats_are_refused_in_one_line(small, tmp_path, name):
-    with pytest.raises(InputError, match=r"a table is \.parquet, \.csv or \.json"):
+    with pytest.raises(InputError, match=r"a table is \.parquet or \.csv"):
         sweep(small, COUNTS, output=tmp_path / name, workers=1)
     assert os.listdir(tmp_path) == []
 
@@ -190,11 +134,11 @@ def test_two_keys_make_a_grid(file, tmp_path, capsys):
 
 @pytest.mark.long
 def test_many_keys_show_axes_and_the_best(file, tmp_path, capsys):
-    over = ("--over", "workload.0.outstanding=1..64", "--over", "workload.0.read=0.5..1.0")
-    assert command(file, tmp_path, *over, "--samples", "9") == 0
+    over = ("--over", "workload.0.outstanding=1,2,4", "--over", "workload.0.read=0.5,1.0")
+    assert command(file, tmp_path, *over, "--over", "run.seed=1..3") == 0
     out = capsys.readouterr().out
-    assert "(9 values)" in out
-    assert "best 8 of 9 points by IOPS" in out
+    assert "workload.0.outstanding: 1, 2, 4" in out
+    assert "best 8 of 18 points by IOPS" in out
 
 
 def test_a_value_that_is_in_no_point_is_reported_and_fails(file, tmp_path, capsys):

@@ -28,17 +28,15 @@ FIGURES: Final = ("IOPS", "95 % within", "p99 [us]", "CPU", "<limited by")
 Row = dict[str, Any]
 
 
-def sweep_blocks(
-    frame: pl.DataFrame, keys: Sequence[str], *, grid: bool, asked: str = ""
-) -> list[Block]:
-    """Axes, then a table (one key), a grid of IOPS (two) or the best points (more, or samples)."""
+def sweep_blocks(frame: pl.DataFrame, keys: Sequence[str], *, asked: str = "") -> list[Block]:
+    """Axes, then a table (one key), a grid of IOPS (two) or the best points (more)."""
     axes = {key: frame[key].unique(maintain_order=True).to_list() for key in keys}
     sizes = sorted(len(values) for values in axes.values())
     rows = frame.to_dicts()
     parts: list[Block] = [Line(f"asked: {asked}", "soft")] if asked else []
-    if grid and len(keys) == 1 and sizes[0] <= MOST_ROWS:
+    if len(keys) == 1 and sizes[0] <= MOST_ROWS:
         parts.append(points(rows, keys))
-    elif grid and len(keys) == 2 and sizes[0] <= MOST_COLUMNS and sizes[1] <= MOST_ROWS:
+    elif len(keys) == 2 and sizes[0] <= MOST_COLUMNS and sizes[1] <= MOST_ROWS:
         parts += _grids("IOPS", rows, axes, _rate, _rate_span)
         if frame["lat_p99_us"].is_not_null().any():
             parts += _grids("p99 [us]", rows, axes, _p99, _p99_span)

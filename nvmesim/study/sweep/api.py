@@ -21,7 +21,6 @@ from nvmesim.study.sweep.store import (
     check_format,
     check_same,
     header,
-    read_frame,
     read_header,
 )
 from nvmesim.study.sweep.workers import WorkerPool, usable_cpus
@@ -62,9 +61,6 @@ def sweep(
     *,
     output: str | Path | None = None,
     resume: bool = False,
-    samples: int | None = None,
-    method: str | None = None,
-    sample_seed: int = 1,
     workers: int | None = None,
     dask: str | None = None,
     engine: str | EngineFactory = "compiled",
@@ -80,23 +76,21 @@ def sweep(
     """Simulate *scenario* at every combination of the values in *over*; one row a point.
 
     *over* maps keys as ``--set`` takes them (``drives.0.count``; ``*`` for every element of a list)
-    to values: a list, or a text as on the command line ("4..24..4", "1..256..x2"). With *samples*
-    that many points are drawn instead, *method* "lhs" (Latin hypercube, the default then) or
-    "random", from ranges and lists alike. Every point draws the same random numbers, so neighbours
-    compare well, and rows do not depend on the number of *workers* (processes; default: one a CPU)
-    nor on *dask*, the address of a scheduler.
+    to values: a list, or a text as on the command line ("4..24..4", "1..256..x2"). Every point
+    draws the same random numbers, so neighbours compare well, and rows do not depend on the number
+    of *workers* (processes; default: one a CPU) nor on *dask*, the address of a scheduler.
 
-    *output* is a table, .parquet, .csv or .json by its name; what is finished is kept beside it,
-    and *resume* goes on from there after any interruption (a finished .csv says nothing of its
-    sweep: it is made again, from the cache). Finished points also stay in the user's cache folder
-    unless *cache* is False. Without *certainty* no interval is told, and a short point takes a
-    tenth of the time.
+    *output* is a table, .parquet or .csv by its name; what is finished is kept beside it, and
+    *resume* goes on from there after any interruption (a finished .csv says nothing of its sweep:
+    it is made again, from the cache). Finished points also stay in the user's cache folder unless
+    *cache* is False. Without *certainty* no interval is told, and a short point takes a tenth of
+    the time.
 
     A combination that cannot be gets a row with its ``error``; a key that does not exist, or takes
     none of its values, raises InputError before anything is simulated.
     """
     settings = Settings(engine, seed, precision, requests, max_requests, cache, certainty)
-    plan = make_plan(over, samples, method or ("grid" if samples is None else "lhs"), sample_seed)
+    plan = make_plan(over)
     tables, base = tables_of(scenario)
     inputs = content_of([tables, check(tables, base, plan)])
     head = header(plan.describe(), inputs, settings.plain())
@@ -140,7 +134,7 @@ def sweep(
     is_finished = path.is_file() and not path.with_name(f"{path.name}.partial").exists()
     if resume and is_finished and path.suffix.lower() != ".csv":
         check_same(path, read_header(path), head)
-        frame = read_frame(path)
+        frame = pl.read_parquet(path)
         tally.points = tally.kept = len(frame)
         return frame
     with Store(path, head, resume=resume) as store:

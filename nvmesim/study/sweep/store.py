@@ -23,7 +23,7 @@ from nvmesim.version import __version__
 FORMAT: Final = 1
 SYNC_S: Final = 1.0
 METADATA: Final = "nvmesim"
-FORMATS: Final = (".parquet", ".csv", ".json")
+FORMATS: Final = (".parquet", ".csv")
 
 
 # The table --------------------------------------------------------------------------------------
@@ -35,11 +35,11 @@ def check_format(path: Path) -> None:
     >>> check_format(Path("points.xlsx"))
     Traceback (most recent call last):
     ...
-    nvmesim.errors.InputError: points.xlsx: ends in '.xlsx'; a table is .parquet, .csv or .json
+    nvmesim.errors.InputError: points.xlsx: ends in '.xlsx'; a table is .parquet or .csv
     """
     if path.suffix.lower() not in FORMATS:
         found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
-        raise InputError(f"{path}: {found}; a table is .parquet, .csv or .json")
+        raise InputError(f"{path}: {found}; a table is .parquet or .csv")
 
 
 def write_frame(frame: pl.DataFrame, path: Path, head: Mapping[str, Any] | None = None) -> None:
@@ -48,11 +48,6 @@ def write_frame(frame: pl.DataFrame, path: Path, head: Mapping[str, Any] | None 
     with written(path) as beside, beside.open("wb") as file:
         if suffix == ".csv":
             _for_a_spreadsheet(frame).write_csv(file)
-        elif suffix == ".json":
-            rows = [json.dumps(row, ensure_ascii=False) for row in frame.to_dicts()]
-            first = json.dumps(head, ensure_ascii=False)
-            text = f'{{"{METADATA}": {first},\n"rows": [\n' + ",\n".join(rows) + "\n]}\n"
-            file.write(text.encode())
         else:
             metadata = None if head is None else {METADATA: json.dumps(head)}
             frame.write_parquet(file, metadata=metadata)
@@ -74,28 +69,13 @@ def _for_a_spreadsheet(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def read_header(path: Path) -> Any:
-    """Return the header in a finished *path*; None if it has none. CSV never has one."""
-    is_json = path.suffix.lower() == ".json"
+    """Return the header in a finished Parquet file *path*; None if it has none."""
     try:
-        if is_json:
-            found = json.loads(path.read_bytes())
-            return found.get(METADATA) if isinstance(found, dict) else None
-        text = pl.read_parquet_metadata(path).get(METADATA)
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        kind = "JSON" if is_json else "Parquet"
-        raise InputError(f"{path}: is no {kind} file ({' '.join(str(error).split())})") from None
-    try:
-        return json.loads(text) if text is not None else None
+        return json.loads(pl.read_parquet_metadata(path).get(METADATA, "null"))
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{path}: is no Parquet file ({' '.join(str(error).split())})") from None
     except ValueError:
         return None
-
-
-def read_frame(path: Path) -> pl.DataFrame:
-    """Return the table that `write_frame` wrote with a header."""
-    if path.suffix.lower() == ".json":
-        rows = json.loads(path.read_bytes())["rows"]
-        return pl.DataFrame(rows, infer_schema_length=None)
-    return pl.read_parquet(path)
 
 
 # Which sweep a file is of -----------------------------------------------------------------------
