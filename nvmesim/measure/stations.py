@@ -21,7 +21,6 @@ from nvmesim.measure.steady import Reducer, Snapshot, Window
 from nvmesim.model.host import polling_threads
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import SCALE_ONE, Kind, Network, StationInfo
-from nvmesim.scenario.resolved import Socket
 from nvmesim.units import PS_PER_S
 
 N_CHILD_SUMS: Final = 6  # per drive: commands, bios and bytes, each for reads and writes
@@ -203,7 +202,7 @@ def cpu_stats(lowered: Lowered, totals: Totals) -> Cpu:
     busy logical GHz per million requests a second. Background load adds to both utilizations alone.
     """
     cpus = [info for info in lowered.stations if info.kind == "cpu"]
-    sockets = [each for info in cpus for each in _sockets(lowered, info, totals)]
+    sockets = [_socket(lowered, info, totals) for info in cpus]
     stats = [s for s, _, _ in sockets]
     logical = np.array([s.cores * s.threads_per_core for s in stats], np.float64)
     physical = np.array([s.cores for s in stats], np.float64)
@@ -223,36 +222,20 @@ def _mean(values: list[float], weights: Floats) -> float:
     return float(np.average(values, weights=weights)) if values else 0.0
 
 
-def _sockets(
-    lowered: Lowered, info: StationInfo, totals: Totals
-) -> list[tuple[SocketCpu, float, float]]:
-    """One entry a socket: where threads float in one pool, each has an equal share of its work."""
+def _socket(lowered: Lowered, info: StationInfo, totals: Totals) -> tuple[SocketCpu, float, float]:
+    """One socket, with the GHz of its work and of its busy logical CPUs."""
     scenario = lowered.scenario
-    if info.socket is not None or len(scenario.sockets) == 1:
-        return [_socket(lowered, info, totals, scenario.sockets[info.socket or 0], info.name, 1.0)]
-    cores = sum(socket.cpu.cores for socket in scenario.sockets)
-    return [
-        _socket(lowered, info, totals, s, f"socket{s.index} cpu", s.cpu.cores / cores)
-        for s in scenario.sockets
-    ]
-
-
-def _socket(
-    lowered: Lowered, info: StationInfo, totals: Totals, socket: Socket, name: str, part: float
-) -> tuple[SocketCpu, float, float]:
-    """One socket, with the GHz of its work and of its busy logical CPUs; *part*: its share."""
-    scenario = lowered.scenario
+    socket = scenario.sockets[info.socket or 0]
     cpu, window = socket.cpu, max(1.0, totals.duration_ps)
     # Lowering stretches work by 1 / (1 - background): what it adds is the background's own.
     share = 1.0 - scenario.background
-    counted = part * share
-    work = float(totals.stations[info.first, Acc.WORK]) / window * counted
-    used = float(totals.stations[info.first, Acc.SERVICE]) / window * counted
-    spun = burned_on(lowered, totals.stations, info.first, info.socket) / window * counted
+    work = float(totals.stations[info.first, Acc.WORK]) / window * share
+    used = float(totals.stations[info.first, Acc.SERVICE]) / window * share
+    spun = burned_on(lowered, totals.stations, info.first, info.socket) / window * share
     work, used = work + spun, min(used + spun, float(socket.logical_cpus))
     smt = cpu.smt_yield.value if cpu.threads_per_core > 1 else 1.0
     if scenario.stack.polled:
-        threads = part * int((lowered.network.thread_cpu == info.first).sum())
+        threads = int((lowered.network.thread_cpu == info.first).sum())
         used = max(used, min(threads, socket.logical_cpus * share))
         work = max(work, min(threads, cpu.cores * smt * share))
     if submitting := polling_threads(scenario) / len(scenario.sockets):
@@ -262,7 +245,7 @@ def _socket(
     physical = work / (cpu.cores * smt) + scenario.background
     return (
         SocketCpu(
-            name, min(1.0, logical), min(1.0, physical), socket.ghz, cpu.cores,
+            info.name, min(1.0, logical), min(1.0, physical), socket.ghz, cpu.cores,
             cpu.threads_per_core,
         ),
         work * socket.ghz,

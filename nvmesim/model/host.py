@@ -162,11 +162,7 @@ def remote_factors(stack: StackProfile, distance: Distance) -> tuple[float, floa
 
 
 class Host:
-    """CPU stations of the sockets, and the threads that were started on them.
-
-    Where all groups float in a pool all sockets are one station: threads run wherever a logical CPU
-    falls idle.
-    """
+    """CPU stations of the sockets, and the threads that were started on them."""
 
     def __init__(self, b: Builder, scenario: ResolvedScenario) -> None:
         self._b = b
@@ -179,20 +175,13 @@ class Host:
         self._thread_first: list[int] = []
         self._sq_threads: dict[int, int] = {}
         self._sections: dict[tuple[str, str, int, int], int] = {}
-        first = self._sockets[0].cpu
-        if len(self._sockets) > 1 and any(g.floating == "pool" for g in scenario.workload):
-            cores = sum(socket.cpu.cores for socket in self._sockets)
-            self.cpu = [self._station("sockets cpu", first, cores)] * len(self._sockets)
-        else:
-            self.cpu = [
-                self._station(f"socket{s.index} cpu", s.cpu, s.cpu.cores, s.index)
-                for s in self._sockets
-            ]
+        self.cpu = [self._station(socket.cpu, socket.index) for socket in self._sockets]
 
-    def _station(self, name: str, cpu: CpuProfile, cores: int, socket: int | None = None) -> int:
-        scale = smt_factors(cores, cpu.threads_per_core, cpu.smt_yield.value, self._contention)
+    def _station(self, cpu: CpuProfile, socket: int) -> int:
+        threads, smt = cpu.threads_per_core, cpu.smt_yield.value
         return self._b.named(
-            name, "cpu", servers=cores * cpu.threads_per_core, scale=scale,
+            f"socket{socket} cpu", "cpu", servers=cpu.cores * threads,
+            scale=smt_factors(cpu.cores, threads, smt, self._contention),
             socket=socket, resource="cores",
         )  # fmt: skip
 

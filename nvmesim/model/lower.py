@@ -26,7 +26,7 @@ from nvmesim.model.host import (
     sharing_cycles,
 )
 from nvmesim.model.lowered import FlowInfo, Lowered, RebuildInfo, caveats
-from nvmesim.model.path import Paths, peer
+from nvmesim.model.path import Paths
 from nvmesim.model.record_target import RecordTarget
 from nvmesim.model.request_kinds import (
     Replay,
@@ -188,12 +188,10 @@ class _Lowering:
         return [(s, list(range(i, n, len(homes)))) for i, s in enumerate(homes) if i < n]
 
     def _memory(self, socket: int, group: WorkloadGroup | None = None) -> int:
-        """Return where the buffers of threads of *socket* are: a socket, or a `path.peer`.
+        """Return the socket of the buffers of threads of *socket*.
 
         That is what the group says, or their own socket, or the first that has DIMMs.
         """
-        if group is not None and group.peer is not None:
-            return peer(group.peer)
         if group is not None and group.buffers is not None:
             return group.buffers
         sockets = self.scenario.sockets
@@ -398,7 +396,7 @@ class _Lowering:
             delay = self.b.named("stack latency", "delay", Kind.DELAY)
             rows.append(op(Op.VISIT, delay, -1, latency))
         copied = 2 * stack.copies.value * kind.n_bytes  # each copy reads and writes the data once
-        if copied and kind.memory >= 0:
+        if copied:
             rows += self.paths.memory_rows(kind.memory, copied)
         rows += model.request_rows(kind, planned.n_phases)
         interrupt = self.host.ps(cycles.interrupt, kind.socket)
@@ -439,22 +437,12 @@ class _Lowering:
     def _distance(
         self, model: AnyTarget, group: WorkloadGroup, kind: RequestKind, shared: bool
     ) -> Distance:
-        """How far drives, memory and interrupts are from the threads of one program.
-
-        Threads that float over all sockets are as often on each of them.
-        """
-        homes = [self.scenario.drives[d].socket for d in model.members]
-        floats = group.floating == "pool" and group.socket is None
-        threads = [s.index for s in self.scenario.sockets] if floats else [kind.socket]
-
-        def share(places: list[int]) -> float:
-            pairs = [(t, p) for t in threads for p in places]
-            return sum(t != p for t, p in pairs) / len(pairs)
-
+        """How far drives, memory and interrupts are from the threads of one program."""
+        far = [self.scenario.drives[d].socket != kind.socket for d in model.members]
         return Distance(
-            drive=share(homes),
-            memory=share([kind.memory]) if kind.memory >= 0 else 0.0,
-            interrupts=0.0 if group.interrupts is None else share([group.interrupts]),
+            drive=sum(far) / len(far),
+            memory=float(kind.memory != kind.socket),
+            interrupts=float(group.interrupts not in (None, kind.socket)),
             shared=shared,
         )
 

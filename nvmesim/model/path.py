@@ -1,8 +1,4 @@
-"""The way between a drive's port and its buffers: adapters, uplinks, sockets, memory, peers.
-
-Data end in the memory of a socket, or in another device (peer-to-peer). A buffer's place is its
-socket's number, or -1 - a for adapter a.
-"""
+"""The way between a drive's port and its buffers: adapters, uplinks, sockets, memory."""
 
 from __future__ import annotations
 
@@ -27,15 +23,6 @@ AS_ONE: Final = 16 * 1024
 others' packets come in between does not show."""
 
 
-def peer(adapter: int) -> int:
-    """Place of buffers inside *adapter*.
-
-    >>> peer(0), peer(peer(3))
-    (-1, 3)
-    """
-    return -1 - adapter
-
-
 def _way(write: bool) -> Direction:
     return "down" if write else "up"
 
@@ -55,17 +42,14 @@ class Paths:
         if drive.adapter is not None:
             adapter = self._scenario.adapters[drive.adapter]
             rows += self._limit_rows(adapter, drive)
-            if memory == peer(adapter.index):  # a switch turns it round
-                return rows
             rows.append(self._uplink_row(adapter, write, n_bytes))
-        rows += self._root_rows(drive.root, memory, write, n_bytes)
+        if drive.root is not None:
+            rows.append(self._root_row(drive.root, write, n_bytes))
         rows += self.host_rows(drive.socket, memory, write, n_bytes)
         return rows[::-1] if write else rows
 
     def host_rows(self, home: int, memory: int, write: bool, n_bytes: int) -> list[Row]:
         """Operations between a device on socket *home* and the buffers, as a read does them."""
-        if memory < 0:
-            return self._peer_rows(home, peer(memory), write, n_bytes)
         crossing = self._crossing_rows(home, memory, write, n_bytes)
         return [*crossing, *self.memory_rows(memory, n_bytes, home=home, write=write)]
 
@@ -96,23 +80,18 @@ class Paths:
         )  # fmt: skip
         return const(uplink, time, adapter.latency_ps)
 
-    def _root_rows(self, root: int | None, memory: int, write: bool, n_bytes: int) -> list[Row]:
-        """Root complexes that data pass: the drive's own, and that of a peer at another one.
+    def _root_row(self, root: int, write: bool, n_bytes: int) -> Row:
+        """The root complex that data pass.
 
         Source: a host of four root complexes, where eight drives of one share 39.7 GiB/s and each
         alone reads 6.8 (`docs/howto/pcie-tree.md`).
         """
-        other = None if memory >= 0 else self._scenario.adapters[peer(memory)].root
-        rows = []
-        for at, down in ((root, write), (None if other == root else other, not write)):
-            if at is not None:
-                where = self._scenario.roots[at]
-                station = self._b.named(
-                    f"{where.name} {_way(down)}", "link",
-                    socket=where.socket, resource="root", direction=_way(down),
-                )  # fmt: skip
-                rows.append(const(station, round(n_bytes * PS_PER_S / where.bytes_per_s)))
-        return rows
+        where = self._scenario.roots[root]
+        station = self._b.named(
+            f"{where.name} {_way(write)}", "link",
+            socket=where.socket, resource="root", direction=_way(write),
+        )  # fmt: skip
+        return const(station, round(n_bytes * PS_PER_S / where.bytes_per_s))
 
     def controller_uplink(self, name: str, link: Link) -> tuple[int, int]:
         """Stations (up, down) of the uplink of the RAID controller called *name*."""
@@ -165,24 +144,6 @@ class Paths:
         assert joined is not None
         name = f"{joined.link.kind} {start}>{end}"
         return self._b.named(name, "link", resource="interconnect", ends=(start, end))
-
-    def _peer_rows(self, home: int, target: int, write: bool, n_bytes: int) -> list[Row]:
-        """Peer-to-peer: into adapter *target* and never through memory.
-
-        Between sockets it crosses, at most as fast as the root ports forward.
-        """
-        other = self._scenario.adapters[target]
-        rows: list[Row] = []
-        joined = self._scenario.interconnect
-        if joined is not None and home != other.socket:
-            data = (other.socket, home) if write else (home, other.socket)
-            time = transfer_time_ps(joined.link, n_bytes, "up")
-            rows.append(const(self._crossing(*data), time, joined.latency_ps))
-            if joined.peer_bytes_per_s is not None:
-                name = "peer-to-peer between sockets"
-                forwarded = self._b.named(name, "link", resource="interconnect")
-                rows.append(const(forwarded, round(n_bytes * PS_PER_S / joined.peer_bytes_per_s)))
-        return [*rows, self._uplink_row(other, not write, n_bytes)]
 
     # -- memory ---------------------------------------------------------------------------------
 

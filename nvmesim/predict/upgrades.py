@@ -124,7 +124,7 @@ twice_the_cores_and_threads = _more_cores("twice the cores and twice the threads
 
 def on_all_sockets(s: ResolvedScenario) -> Change | None:
     """Threads that are held on one socket, on all of them in turn."""
-    groups = tuple(replace(g, socket=None, floating="spread") for g in s.workload)
+    groups = tuple(replace(g, socket=None) for g in s.workload)
     held = [f"workload.{i}.socket" for i, g in enumerate(s.workload) if g.socket is not None]
     if len(s.sockets) < 2 or not held:
         return None
@@ -330,9 +330,7 @@ def near_the_drives(s: ResolvedScenario) -> Change | None:
     """Threads and buffers on the socket of the drives that they use, or of most of them."""
     if len(s.sockets) < 2:
         return None
-    is_free = all(
-        g.floating == "spread" and g.buffers is None and g.interrupts is None for g in s.workload
-    )
+    is_free = all(g.buffers is None and g.interrupts is None for g in s.workload)
     parts = [by_socket(_pinned(group), s.drives, s.volumes) for group in s.workload]
     groups = tuple(group for part in parts for group in part)
     has_memory = all(s.sockets[g.socket].has_memory for g in groups if g.socket is not None)
@@ -358,7 +356,7 @@ def near_the_drives(s: ResolvedScenario) -> Change | None:
 
 
 def _pinned(group: WorkloadGroup, socket: int | None = None) -> WorkloadGroup:
-    return replace(group, socket=socket, floating="spread", buffers=None, interrupts=None)
+    return replace(group, socket=socket, buffers=None, interrupts=None)
 
 
 # Arrays and pools --------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def resolve_interconnect(
             "0, so state a latency or leave out credits"
         )
     return Interconnect(
-        link, SOCKET_EFFICIENCY[kind], latency, spec.credits, spec.snoop or "directory", spec.peer
+        link, SOCKET_EFFICIENCY[kind], latency, spec.credits, spec.snoop or "directory"
     )
 
 

@@ -55,7 +55,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     adapters = resolve_adapters(scenario, sockets, roots, notes)
     drives = resolve_drives(scenario, sockets, adapters, roots, interconnect, notes)
     volumes = resolve_volumes(scenario, drives, notes)
-    workload = resolve_workload(scenario, stack, sockets, adapters, drives, volumes, notes)
+    workload = resolve_workload(scenario, stack, sockets, drives, volumes, notes)
     check_groups(workload)
     check_loads(volumes, workload)
     return ResolvedScenario(

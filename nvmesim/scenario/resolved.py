@@ -53,8 +53,6 @@ class Interconnect:
     snoop: Literal["directory", "home"] = "directory"
     """How a line of local memory is known to be nowhere else: a directory beside the data, or a
     snoop of the other sockets for each."""
-    peer_bytes_per_s: float | None = None
-    """Most that devices move from one socket to the other past memory; None: the wire."""
 
 
 @dataclass(frozen=True)
@@ -199,9 +197,7 @@ class WorkloadGroup:
     """Whether a thread keeps ``outstanding`` at every target it opens, or over all of them."""
     span: int | None = None
     socket: int | None = None  # where the threads run; None: everywhere
-    floating: Literal["spread", "pool"] = "spread"
     buffers: int | None = None  # socket whose memory holds the data; None: the thread's own
-    peer: int | None = None  # adapter (a GPU, a network card) that holds the data instead of memory
     interrupts: int | None = None
     """Socket that takes the interrupts; None: the one of the thread that submitted."""
     batch: int = 0

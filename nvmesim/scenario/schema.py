@@ -80,9 +80,6 @@ class InterconnectSpec(Strict):
     snoop: Literal["directory", "home"] | None = None
     """How a line's other copies are found: by the directory of its home, or with a snoop of the
     other sockets for each line (home), which crosses the links."""
-    peer: BytesPerSecond | None = Field(default=None, gt=0)
-    """What the sockets let through from device to device, without memory between; left out: as
-    memory traffic."""
 
 
 class RootSpec(Strict):

@@ -105,12 +105,8 @@ class WorkloadSpec(Strict):
     socket: Annotated[int, Field(ge=0)] | Literal["near"] | None = None
     """Where the threads run: a socket, or for each target that of its drives (near); left out: on
     all sockets in turn."""
-    floating: Literal["spread", "pool"] | None = None
-    """Threads without a socket: dealt to the sockets and kept there (spread), or run where a CPU
-    is free (pool); left out: spread."""
-    buffers: Annotated[int, Field(ge=0)] | str | None = None
-    """Socket whose memory holds the data, or the name of an adapter that holds them itself
-    (peer-to-peer); left out: the thread's socket."""
+    buffers: int | None = Field(default=None, ge=0)
+    """Socket whose memory holds the data; left out: the thread's socket."""
     interrupts: int | None = Field(default=None, ge=0)
     """Socket that takes the interrupts; left out: the thread's."""
     iodepth_batch: int | None = Field(default=None, ge=1, le=4096)
@@ -185,7 +181,7 @@ class WorkloadSpec(Strict):
 
 
 _ANY = {
-    "name", "targets", "span", "socket", "floating", "buffers", "interrupts", "filesystem", "guest",
+    "name", "targets", "span", "socket", "buffers", "interrupts", "filesystem", "guest",
     "limits", "slo", "iodepth_batch", "sqthread_poll",
 }  # fmt: skip
 _SHAPE = {"block_size", "access", "align", "offset", "read", "stride", "random_fraction"}

@@ -13,7 +13,7 @@ from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes, check_socket
 from nvmesim.scenario.loads import diskspd, fio_job
 from nvmesim.scenario.loads.fio_options import ParsedLoad
-from nvmesim.scenario.resolved import Adapter, Drive, Socket, Target, Volume, WorkloadGroup
+from nvmesim.scenario.resolved import Drive, Socket, Target, Volume, WorkloadGroup
 from nvmesim.scenario.schema import Scenario
 from nvmesim.scenario.volumes import volume_bytes
 from nvmesim.scenario.workload_keys import WorkloadSpec
@@ -83,8 +83,7 @@ class Places:
 
 def resolve_workload(
     scenario: Scenario, stack: StackProfile, sockets: tuple[Socket, ...],
-    adapters: tuple[Adapter, ...], drives: tuple[Drive, ...], volumes: tuple[Volume, ...],
-    notes: ResolveNotes,
+    drives: tuple[Drive, ...], volumes: tuple[Volume, ...], notes: ResolveNotes,
 ) -> tuple[WorkloadGroup, ...]:  # fmt: skip
     """Return the groups of all ``[[workload]]`` tables; a fio file may bring several."""
     places = Places(drives, volumes, scenario)
@@ -104,7 +103,7 @@ def resolve_workload(
             if group.sqpoll and stack.sqpoll is None:
                 notes.ignored.append(f"{key}: sqthread_poll: stack {stack.name} has no such thread")
                 group = replace(group, sqpoll=False)
-            placed = _placed(group, spec, sockets, adapters, key)
+            placed = _placed(group, spec, sockets, key)
             parts = by_socket(placed, drives, volumes) if spec.socket == "near" else [placed]
             if not parts:
                 raise ScenarioError(
@@ -112,7 +111,6 @@ def resolve_workload(
                     "threads of their own: give threads, and no volume over two sockets"
                 )
             groups += parts
-    _check_pool(groups, sockets)
     return tuple(groups)
 
 
@@ -269,57 +267,13 @@ def _group(
 
 
 def _placed(
-    group: WorkloadGroup, spec: WorkloadSpec, sockets: tuple[Socket, ...],
-    adapters: tuple[Adapter, ...], key: str,
-) -> WorkloadGroup:  # fmt: skip
+    group: WorkloadGroup, spec: WorkloadSpec, sockets: tuple[Socket, ...], key: str
+) -> WorkloadGroup:
     """Return *group* with the places that *spec* states; ScenarioError for those not there."""
-    pinned = spec.socket if group.socket is None else group.socket
-    if spec.floating is not None and pinned is not None:
-        raise ScenarioError(
-            f"{key}.floating is about threads of every socket; these are pinned to socket "
-            f"{pinned}: leave out one of the two"
-        )
     if spec.interrupts is not None:
         check_socket(spec.interrupts, sockets, f"{key}.interrupts")
-    buffers = peer = None
-    if isinstance(spec.buffers, str):
-        names = [adapter.name for adapter in adapters]
-        if spec.buffers not in names:
-            hint = nearest(spec.buffers, names) if names else "the scenario has no adapters"
-            raise ScenarioError(
-                f"{key}.buffers is {spec.buffers!r}, not an adapter; {hint}, or a socket's number"
-            )
-        peer = names.index(spec.buffers)
-    elif spec.buffers is not None:
-        buffers = spec.buffers
-        check_socket(buffers, sockets, f"{key}.buffers")
-        if not sockets[buffers].has_memory:
-            raise ScenarioError(f"{key}.buffers is {buffers}, a socket without memory")
-    return replace(
-        group, floating=spec.floating or "spread", buffers=buffers, peer=peer,
-        interrupts=spec.interrupts,
-    )  # fmt: skip
-
-
-def _check_pool(groups: Sequence[WorkloadGroup], sockets: tuple[Socket, ...]) -> None:
-    """Raise ScenarioError if some threads float in one pool where the model has none.
-
-    A pool takes all logical CPUs of equal sockets, so nothing else may be pinned beside it.
-    """
-    pooled = [g.name for g in groups if g.floating == "pool"]
-    others = [g.name for g in groups if g.floating != "pool"]
-    if not pooled or len(sockets) == 1:
-        return
-    if others:
-        raise ScenarioError(
-            f"workload: {pooled[0]} floats in one pool, {others[0]} does not; "
-            "floating = 'pool' is for all groups of a scenario or for none"
-        )
-    first = sockets[0]
-    for socket in sockets[1:]:
-        same = socket.cpu.threads_per_core == first.cpu.threads_per_core
-        if socket.ghz != first.ghz or not same:
-            raise ScenarioError(
-                f"workload: {pooled[0]} floats in one pool; sockets 0 and {socket.index} have CPUs "
-                "of different speed, so say floating = 'spread', or a socket for each group"
-            )
+    if spec.buffers is not None:
+        check_socket(spec.buffers, sockets, f"{key}.buffers")
+        if not sockets[spec.buffers].has_memory:
+            raise ScenarioError(f"{key}.buffers is {spec.buffers}, a socket without memory")
+    return replace(group, buffers=spec.buffers, interrupts=spec.interrupts)

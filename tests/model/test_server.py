@@ -218,46 +218,12 @@ def test_interrupts_elsewhere_take_cycles_there():
     assert there / here == pytest.approx(1000 / 4000, rel=0.02)
 
 
-def test_threads_in_one_pool_are_as_often_remote_as_not():
-    pool = run(*TWO, "server.stack.remote=1.5", 'workload.0.floating="pool"')
-    assert pool.cpu.cycles_per_io == pytest.approx(4000 * 1.25, rel=0.01)
-    assert [s.name for s in pool.cpu.sockets] == ["socket0 cpu", "socket1 cpu"]
-    spread = run(*TWO, "server.stack.remote=1.5")
-    assert spread.cpu.cycles_per_io == pytest.approx(4000 * 1.25, rel=0.03)
-
-
-def test_a_pool_evens_out_what_pinned_threads_cannot():
-    """Three busy threads on two sockets of one core: dealt 2 to 1, or any thread on any core."""
-    few = ("server.sockets.0.cpu.cores=1", "server.sockets.1.cpu.cores=1",
-           "workload.0.threads=@", "workload.0.threads_total=3", "workload.0.outstanding=32",
-           "drives.0.count=4", "server.stack.submit=20000",
-           "server.stack.complete=20000")  # fmt: skip
-    spread = run(*TWO, *few)
-    pool = run(*TWO, *few, 'workload.0.floating="pool"')
-    limit = 2 * 2e9 / 40000
-    assert pool.total.iops.value == pytest.approx(limit, rel=0.01)
-    assert spread.total.iops.value <= pool.total.iops.value * 1.001
-
-
 def test_contention_makes_requests_dearer_with_busy_cpus():
     full = ("workload.0.outstanding=64", "server.stack.submit=20000", "drives.0.count=4")
     plain, contended = run(*full), run(*full, "server.stack.contention=0.02")
     assert plain.bottleneck.verdict == contended.bottleneck.verdict == "cpu"
     ratio = contended.total.iops.value / plain.total.iops.value
     assert ratio == pytest.approx(1 / (1 + 0.02 * 7), rel=0.01)
-
-
-def test_peer_to_peer_leaves_memory_alone():
-    gpu = 'adapters=[{ name = "gpu", link = "pcie3 x16", socket = 1 }]'
-    found = run(*TWO, gpu, 'workload.0.buffers="gpu"')
-    assert not has(found, "memory")
-    assert station(found, "gpu uplink down").visits_per_request == pytest.approx(1, rel=1e-3)
-    assert station(found, "upi 0>1").visits_per_request == pytest.approx(1, rel=1e-3)
-    slow = run(*TWO, gpu, 'workload.0.buffers="gpu"', 'server.interconnect.peer="1 GB/s"')
-    assert slow.total.bytes_per_s.value == pytest.approx(1e9, rel=0.01)
-    card = 'adapters=[{ name = "gpu", link = "pcie3 x16", kind = "switch" }]'
-    behind = run(card, 'workload.0.buffers="gpu"', 'drives.0.behind="gpu"', "drives.0.socket=@")
-    assert not has(behind, "gpu uplink")
 
 
 def test_a_lock_of_files_between_sockets_is_software():
@@ -274,13 +240,9 @@ def test_a_lock_of_files_between_sockets_is_software():
 REFUSED = {
     "a payload that PCIe has not": (['server.max_payload="200 B"'], "200 B is not a size"),
     "buffers on a socket not there": (["workload.0.buffers=1"], "socket 0 only"),
-    "buffers in an adapter not there": (['workload.0.buffers="gpu"'], "not an adapter"),
     "interrupts on a socket not there": (["workload.0.interrupts=4"], "socket 0 only"),
     "buffers without memory": ([*TWO, "server.sockets.1.memory=false", "workload.0.buffers=1"],
                                "without memory"),
-    "pinned and floating": ([*TWO, ON_0, 'workload.0.floating="pool"'], "leave out one"),
-    "a pool of unequal sockets": ([*TWO, "server.sockets.1.ghz=3", 'workload.0.floating="pool"'],
-                                  "different speed"),
     "too many lanes": (["drives.0.count=17"], "needs 68 PCIe lanes"),
     "a drive on a socket not there": (["drives.0.socket=1"], "socket 0 only"),
     "a rate that no DIMM has": (['server.sockets.0.memory={ rate = "20 GT/s" }'], "no DIMM has"),

@@ -339,7 +339,6 @@ def test_two_arrays_applied_do_what_was_promised() -> None:
         server_of(1, volume={**OLD, "members": [0, 1, 2], "arrays": 2}, workload=[LOAD]),
         server_of(2, volume={"raid": "raid5"}, workload=[{**LOAD, "socket": "near"}]),
         server_of(2, workload=[{"threads_total": 8, "socket": "near"}]),
-        server_of(2, workload=[{**LOAD, "socket": "near", "floating": "spread"}]),
     ],
 )
 def test_arrays_and_sockets_that_cannot_be_are_refused(given: Any) -> None:

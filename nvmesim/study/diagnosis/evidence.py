@@ -61,9 +61,7 @@ BUSY_PCT: Final = 70.0
 SLICED: Final = math.log(5.0)
 """The same of a p99: limiters let requests through in slices of 100 ms or 1 s (blk-throttle.c,
 throtl_slice; github firecracker-microvm/firecracker issue 2176), which nobody states."""
-PLACE: Final = (
-    "socket", "floating", "buffers", "interrupts", "filesystem", "guest", "offset", "limits"
-)  # fmt: skip
+PLACE: Final = ("socket", "buffers", "interrupts", "filesystem", "guest", "offset", "limits")
 """Keys of a workload that say where and through what it runs."""
 SECTOR: Final = 512
 ARRAYS: Final = ("md", "dm-", "9,", "252,", "253,")
