@@ -227,17 +227,8 @@ class StackProfile(Frozen):
     copies: Number = Quantity(value=0)
     """Times that the stack copies the data: each reads and writes memory once."""
     remote: Number = Quantity(value=1.0)
-    """Factor on the cycles of a request whose drive, or whose memory, is on the other socket, where
-    the three below do not say it apart."""
-    remote_submit: Number | None = None
-    """Factor on the cycles to submit to a drive on the other socket (doorbell, queue)."""
-    remote_complete: Number | None = None
-    """Factor on the cycles to complete, interrupt and wake-up with them, what a drive on the other
-    socket finished: its entry comes from memory and not from the cache."""
-    remote_memory: Number | None = None
-    """Factor on all cycles of a thread whose queues and buffers lie in another socket's memory."""
-    remote_buffer: Number = Quantity(value=0)
-    """Cycles per KiB more where the buffers lie in the other socket's memory."""
+    """Factor on the cycles of a request whose drive, or whose memory, is on the other
+    socket."""
     shared: Number = Quantity(value=0)
     """Cycles per request more on a target that threads of several sockets use: lines that change
     hands."""

@@ -104,8 +104,7 @@ def request_cycles(
         extra += stack.filesystems[group.filesystem].value
     if group.guest in stack.guests:
         extra += stack.guests[group.guest].value
-    away = stack.remote_buffer.value * kib * distance.memory
-    away += stack.shared.value * distance.shared
+    away = stack.shared.value * distance.shared
     batch, of_batch = batch_of(stack, group), stack.per_batch.value
     # Submission and completion hold a request's share of a full batch of the stack's, which comes
     # off; a request by itself pays all, and with SQPOLL there is no call to pay for.
@@ -133,32 +132,18 @@ def request_cycles(
 def remote_factors(stack: StackProfile, distance: Distance) -> tuple[float, float]:
     """Factors on the cycles to submit and to complete.
 
-    A drive or a memory that is away makes both dearer by ``remote``, once, unless the stack tells
-    submission, completion and memory apart; then what is away adds up. Interrupts that another
+    A drive or a memory that is away makes both dearer by ``remote``, once. Interrupts that another
     socket takes count as a drive there does.
 
     >>> from nvmesim.catalog.load import get
-    >>> libaio = get("stack", "linux-libaio")
-    >>> remote_factors(libaio, Distance(drive=1.0, memory=1.0))
+    >>> remote_factors(get("stack", "linux-libaio"), Distance(drive=1.0, memory=1.0))
     (1.2, 1.2)
-    >>> from nvmesim.catalog.profile import Quantity
-    >>> apart = libaio.model_copy(update={"remote_complete": Quantity(value=1.5)})
-    >>> remote_factors(apart, Distance(drive=1.0))
-    (1.2, 1.5)
     """
-    default = stack.remote.value
-    named = (stack.remote_submit, stack.remote_complete, stack.remote_memory)
-    submit, complete, memory = (default if q is None else q.value for q in named)
+    more = stack.remote.value - 1
     handed = max(distance.drive, distance.interrupts)
-    if stack.remote_memory is None:  # one factor for both: whichever is away, once
-        rest_submit = max(0.0, distance.memory - distance.drive)
-        rest_complete = max(0.0, distance.memory - handed)
-        return (
-            1 + (submit - 1) * distance.drive + (default - 1) * rest_submit,
-            1 + (complete - 1) * handed + (default - 1) * rest_complete,
-        )
-    far = (memory - 1) * distance.memory
-    return 1 + (submit - 1) * distance.drive + far, 1 + (complete - 1) * handed + far
+    rest_submit = max(0.0, distance.memory - distance.drive)
+    rest_complete = max(0.0, distance.memory - handed)
+    return 1 + more * distance.drive + more * rest_submit, 1 + more * handed + more * rest_complete
 
 
 class Host:

@@ -187,12 +187,7 @@ FACTORS = {
     # (submit, complete) in cycles: 2,000 each here; drives on socket 0
     "none": ((), 4000),
     "one factor": (("server.stack.remote=1.5",), 6000),
-    "submission": (("server.stack.remote_submit=1.5",), 5000),
-    "completion": (("server.stack.remote_complete=2",), 6000),
-    "memory": (("server.stack.remote_memory=1.25", "workload.0.buffers=0"), 5000),
-    "buffer": (("server.stack.remote_buffer=100", "workload.0.buffers=0"), 4400),
-    "apart": (("server.stack.remote_submit=1.5", "server.stack.remote_memory=1.25",
-               "workload.0.buffers=0"), 6000),
+    "both away": (("server.stack.remote=1.5", "workload.0.buffers=0"), 6000),
 }  # fmt: skip
 
 

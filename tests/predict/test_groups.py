@@ -11,7 +11,6 @@ import nvmesim as ns
 from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.show.charts.result import all_charts
 from nvmesim.show.report import page
 
 FIO = Path(__file__).parents[1] / "capture/data/fio-json"
@@ -133,13 +132,7 @@ def test_latency_over_time_follows_the_bursts():
     assert len(busy) > 5
     assert len(calm) > 5
     assert busy["p99_s"].mean() > 1.2 * calm["p99_s"].mean()
-    drawn = all_charts(found)
-    assert {"Latency over time", "Throughput over time"} <= set(drawn)
-    assert "p99 in µs: a " in drawn["Latency over time"].description
-    html = page(found)
-    assert "Latency over time" in html
-    assert "Workloads" in html
-    assert "Latency over time" not in all_charts(run(BACKUP))
+    assert "Workloads" in page(found)
 
 
 def test_time_above_counts_slices():

@@ -21,7 +21,6 @@ FRAME = pl.DataFrame({
     "lat_p99_us": [150.0, 260.0, 900.0, 170.0, 420.0, 2100.0],
     "bound_iops": [3.2e6, 3.2e6, 3.2e6, 1.5e6, 1.5e6, 1.5e6],
     "busy_cpu": [0.2, 0.4, 0.5, 0.2, 0.3, 0.3], "busy_drive": [0.97, 0.9, 0.6, 0.8, 0.6, 0.5],
-    "price": [9_000.0, 11_000.0, 15_000.0, 9_000.0, 11_000.0, 15_000.0],
 })  # fmt: skip
 SWINGS = pl.DataFrame({
     "input": ["drives.0.profile.read.die", "server.stack.remote"], "basis": ["assumed"] * 2,
@@ -52,7 +51,6 @@ def drawn():
         "load_curve": charts.load_curve(FRAME, by="raid"),
         "heat": charts.heat(frame, "drives"),
         "heat of results": charts.heat({"light": result(4, load=0.3), "full": result(4)}),
-        "pareto": charts.pareto(FRAME, "price", "iops", label="raid"),
         "tornado": charts.tornado(SWINGS),
         "timeline": charts.timeline(ns.timeline(SCENARIO, requests=3)),
         "cpu_ghz": charts.cpu_ghz(sizing),
@@ -84,7 +82,6 @@ def test_the_words_hold_the_figures(drawn):
     assert "raid5: 800 at 2, 1,300 at 4, 1,400 at 8" in drawn["scaling"].description
     assert "raid0: 150 at 1,200" in drawn["load_curve"].description
     assert "drives: 80 at 2, 60 at 4, 50 at 8" in drawn["heat"].description
-    assert "3.1e+06 for 15,000" in drawn["pareto"].description
     assert "drives.0.profile.read.die at its low +20 %" in drawn["tornado"].description
 
 

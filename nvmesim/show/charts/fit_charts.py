@@ -187,18 +187,6 @@ def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:
             _against_measured(rows),
             "Both axes logarithmic; bars are 95 % intervals; the line is a perfect prediction.",
         )
-    if targets := [row for row in rows if row["role"] == "target"]:
-        across = c.x("error", "error of IOPS, %")
-        worst = max(abs(row["error"]) for row in targets)
-        drawn = c.layered(
-            *c.level(across, 0.0, light=True),
-            c.mark("circle", targets, across, c.y("stop", "limited by", names=()),
-                   alt.Color("set:N"), size=60,
-                   tips=c.tips("set", "row", "error: error, %: +.3~g")),
-            height=220, says=f"Errors of IOPS of {len(targets)} targets, at most {worst:.3g} %.",
-        )  # fmt: skip
-        caption = "Each dot is a target; what the simulator says is full there."
-        found["Errors by what limits the prediction"] = drawn, caption
     return found
 
 

@@ -1,11 +1,10 @@
 """Charts to call by name: ``ns.charts.scaling(frame, "drives.0.count")``.
 
 Of a result: `latency_cdf`, `utilization`, `reliefs`, `throughput_curve`, `latency_curve`,
-`members`, `picture`, `latency_over_time`, `throughput_over_time`. Of a sweep's frame:
-`scaling`, `load_curve`, `heat`, `pareto`. Of other answers: `tornado` (`nvmesim.sensitivity`),
-`timeline` (`ns.timeline`), `cpu_ghz` and `cpu_load` (`ns.size_cpu`). Each is an
-Altair chart that shows itself in a notebook as SVG; `save` writes SVG, PNG or HTML. Nothing is
-loaded from anywhere.
+`members`, `picture`. Of a sweep's frame: `scaling`, `load_curve`, `heat`. Of other answers:
+`tornado` (`nvmesim.sensitivity`), `timeline` (`ns.timeline`), `cpu_ghz` and `cpu_load`
+(`ns.size_cpu`). Each is an Altair chart that shows itself in a notebook as SVG; `save` writes SVG,
+PNG or HTML. Nothing is loaded from anywhere.
 """
 
 from __future__ import annotations
@@ -23,15 +22,13 @@ from nvmesim.show.charts.designs import cpu_ghz, cpu_load
 from nvmesim.show.charts.result import (
     latency_cdf,
     latency_curve,
-    latency_over_time,
     members,
     reliefs,
     throughput_curve,
-    throughput_over_time,
     utilization,
 )
 from nvmesim.show.charts.steps import timeline
-from nvmesim.show.charts.sweep import heat, load_curve, pareto, scaling, tornado
+from nvmesim.show.charts.sweep import heat, load_curve, scaling, tornado
 from nvmesim.show.picture import picture as _picture
 
 if TYPE_CHECKING:
@@ -39,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Column", "Drawing", "Picture", "cpu_ghz", "cpu_load", "heat", "latency_cdf", "latency_curve",
-    "latency_over_time", "load_curve", "members", "pareto", "picture", "reliefs", "save", "scaling",
-    "throughput_curve", "throughput_over_time", "timeline", "tornado", "utilization",
+    "load_curve", "members", "picture", "reliefs", "save", "scaling", "throughput_curve",
+    "timeline", "tornado", "utilization",
 ]  # fmt: skip
 
 _VARIABLE: Final = re.compile(r"var\((--[a-z]+)\)")

@@ -7,7 +7,6 @@ from typing import Final
 
 import altair as alt
 
-from nvmesim.measure.groups import ALL
 from nvmesim.predict.result import Result
 from nvmesim.show import palette, words
 from nvmesim.show.answer import operations
@@ -30,12 +29,7 @@ def chart(result: Result, *, width: int = c.WIDTH) -> Column:
 
 def all_charts(result: Result) -> dict[str, Drawing]:
     """Title -> chart, of those that *result* has data for."""
-    has_curve, over = len(result.curve) > 1, result.over_time
-    loads = result.resolved.workload if result.resolved else ()
-    # Of a load that changes, or is held to something.
-    is_over_time = over is not None and len(over.start_s) > 1 and any(
-        g.bursts or g.trace or g.limits or g.slo_ps for g in loads
-    )  # fmt: skip
+    has_curve = len(result.curve) > 1
     charts = (
         ("Busy, along the path", utilization, True),
         ("What would help", reliefs, bool(result.bottleneck.reliefs)),
@@ -43,8 +37,6 @@ def all_charts(result: Result) -> dict[str, Drawing]:
         ("Throughput against outstanding requests", throughput_curve, has_curve),
         ("Latency against throughput", latency_curve, has_curve),
         ("What each drive does", members, len(result.members) > 1),
-        ("Latency over time", latency_over_time, is_over_time),
-        ("Throughput over time", throughput_over_time, is_over_time),
     )
     return {title: draw(result) for title, draw, is_there in charts if is_there}
 
@@ -274,62 +266,4 @@ def latency_curve(result: Result) -> Drawing:
         c.mark("line", rows, across, up, look.colour, look.dash, order, strokeWidth=2),
         c.mark("point", rows, across, up, look.colour, filled=True, size=36, tips=shown),
         height=240, says=says,
-    )  # fmt: skip
-
-
-# Over time -------------------------------------------------------------------------------------
-
-
-def _over_time(result: Result, columns: dict[str, float]) -> dict[str, Rows]:
-    """Workload -> a row a slice and column: its middle in s, the value times what *columns* say."""
-    assert result.over_time is not None
-    over = result.over_time
-    middles = over.start_s + over.duration_s / 2
-    names = [name for name in over.groups if name != ALL][: c.MOST_SERIES]
-    return {
-        name: [
-            {"s": rounded(float(s)), "group": name, "what": column,
-             "value": rounded(value * factor)}
-            for column, factor in columns.items()
-            for s, value in zip(middles, over.groups[name][column], strict=True) if value
-        ]
-        for name in names
-    }  # fmt: skip
-
-
-def latency_over_time(result: Result) -> Drawing:
-    """p50 and p99 of each workload against time, with the latencies that they should keep."""
-    found = _over_time(result, {"p50_s": 1e6, "p99_s": 1e6})
-    rows = [row for own in found.values() for row in own]
-    goals: Rows = [
-        {"group": g.name, "value": rounded(g.slo.limit_s * 1e6)} for g in result.groups if g.slo
-    ]
-    across = c.x("s", "simulated time, s", zero=False, ticks=8)
-    look = c.series("group", list(found), lines=True)
-    up = c.y("value", "latency, µs", log=[r["value"] for r in [*rows, *goals]], padding=12)
-    wide = alt.StrokeWidth("what:O", legend=None,
-                           scale=alt.Scale(domain=["p50_s", "p99_s"], range=[1, 2.4]))  # fmt: skip
-    shown = c.tips("group: workload", "what: percentile", "value: latency, µs: ,.1f")
-    says = []
-    for name, own in found.items():
-        p99 = [r["value"] for r in own if r["what"] == "p99_s"]
-        says.append(f"{name} {min(p99):,.4g} to {max(p99):,.4g}" if p99 else f"{name} not known")
-    return c.layered(
-        c.mark("line", rows, across, up, look.colour, look.dash, wide, tips=shown),
-        c.mark("rule", goals, up, look.colour, strokeDash=[4, 3], strokeWidth=1.5),
-        height=240, says=f"p99 in µs: {'; '.join(says)}.",
-    )  # fmt: skip
-
-
-def throughput_over_time(result: Result) -> Drawing:
-    """Completions a second of each workload against time."""
-    found = _over_time(result, {"iops": 1e-3})
-    rows = [row for own in found.values() for row in own]
-    across = c.x("s", "simulated time, s", zero=False, ticks=8)
-    look = c.series("group", list(found), lines=True)
-    return c.layered(
-        c.mark("line", rows, across, c.y("value", "kIOPS"), look.colour, look.dash, strokeWidth=2,
-               interpolate="step",
-               tips=c.tips("group: workload", "value: throughput, kIOPS: ,.1f")),
-        height=180, says="kIOPS of each workload over time.",
     )  # fmt: skip

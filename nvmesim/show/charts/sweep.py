@@ -247,45 +247,7 @@ def heat(
     )  # fmt: skip
 
 
-# What it costs ------------------------------------------------------------------------------------
-
-
-def pareto(
-    frame: pl.DataFrame, cost: str, gain: str, *, label: str | None = None, units: str = ""
-) -> Drawing:
-    """*gain* against *cost*: no point left of the line brings as much for less.
-
-    >>> frame = pl.DataFrame({"eur": [1, 2, 3], "iops": [5, 4, 9], "name": ["a", "b", "c"]})
-    >>> pareto(frame, "eur", "iops", label="name").description
-    'iops against eur, not beaten: a 5 for 1, c 9 for 3.'
-    """
-    known = _known(frame, cost, label, gain).filter(pl.col(cost).is_not_null())
-    ordered = known.sort([cost, gain], descending=[False, True])
-    before = pl.col(gain).cum_max().shift(1)
-    front = ordered.filter(before.is_null() | (pl.col(gain) > before)).select(cost, gain).rows()
-    rows: Rows = [
-        {"cost": rounded(r[cost]), "gain": rounded(r[gain]), "name": str(r[label]) if label else "",
-         "front": (r[cost], r[gain]) in front}
-        for r in known.to_dicts()
-    ]  # fmt: skip
-    if not rows:
-        return c.nothing(_NONE)
-    best = sorted((r for r in rows if r["front"]), key=lambda r: float(r["cost"]))
-    across = c.x("cost", units or cost, zero=False, padding=20)
-    up = alt.Y("gain:Q", title=gain, scale=alt.Scale(zero=False, padding=20),
-               axis=alt.Axis(format="~s"))  # fmt: skip
-    shown = c.tips("name", f"cost: {units or cost}: ,.6~g", f"gain: {gain}: {c.NUMBER}")
-    others = [r for r in rows if not r["front"]]
-    text = ", ".join(f"{r['name']} {r['gain']:,.4g} for {r['cost']:,.6g}".strip() for r in best)
-    return c.layered(
-        c.mark("point", others, across, up, color=palette.MUTED, size=40, tips=shown),
-        c.mark("line", best, across, up, interpolate="step-after", color=palette.READ,
-               strokeDash=[4, 3]),
-        c.mark("point", best, across, up, filled=True, size=70, opacity=1, color=palette.READ,
-               tips=shown),
-        *beside([r | {"label": r["name"]} for r in best], best, across, up),
-        height=300, says=f"{gain} against {units or cost}, not beaten: {text}.",
-    )  # fmt: skip
+# Beside points -----------------------------------------------------------------------------------
 
 
 def beside(named: Rows, every: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
