@@ -11,7 +11,7 @@ from nvmesim.scenario.resolved import Adapter, Drive, Interconnect, ResolvedScen
 from nvmesim.units import PS_PER_S
 
 MESSAGE_BYTES: Final = 8
-"""A request, response or snoop between sockets: one of the three slots of a 24-byte flit.
+"""A request, response or answer between sockets: one of the three slots of a 24-byte flit.
 Source: Intel Xeon Scalable uncore performance monitoring guide: a cache line takes nine slots."""
 HOPS_READ: Final = 4
 """Crossings one after the other of a read whose buffers are on the other socket: the doorbell, the
@@ -112,18 +112,12 @@ class Paths:
 
         A device's write (a read of the drive) carries its data and asks for each line's ownership,
         which is granted and later acknowledged the other way; a device's read asks line by line.
-        A credit-limited link moves lines x 64 bytes per round trip at most. Without a directory
-        each line of a local transfer is looked for on the other sockets.
+        A credit-limited link moves lines x 64 bytes per round trip at most.
         """
         joined = self._scenario.interconnect
-        if joined is None:
+        if joined is None or home == memory:
             return []
         lines = -(-n_bytes // LINE_BYTES)
-        if home == memory:
-            others = [s.index for s in self._scenario.sockets if s.index != home]
-            ways = [way for other in others for way in ((home, other), (other, home))]
-            snoops = ways if joined.snoop == "home" else []
-            return [const(self._crossing(*way), _message_ps(joined, lines)) for way in snoops]
         data, messages = ((memory, home), (home, memory)) if write else (
             (home, memory), (memory, home)
         )  # fmt: skip
@@ -164,9 +158,8 @@ class Paths:
         Source: J. McCalpin, sites.utexas.edu/jdm4372/2023/08, and 0x10.sh, "Cross socket remote
         read may cause memory write".
         """
-        joined = self._scenario.interconnect
         far = home is not None and home != socket
-        if far and joined is not None and joined.snoop == "directory" and not write:
+        if far and self._scenario.interconnect is not None and not write:
             n_bytes *= 2
         name = f"socket{socket} memory"
         memory = self._b.named(name, "link", socket=socket, resource="memory")

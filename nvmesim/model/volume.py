@@ -84,21 +84,13 @@ class VolumeTarget:
     def _stripe_cache(self) -> int:
         """Gate of md's stripe cache, if more rows may be wanted at once than it has; else -1.
 
-        A write holds its rows from its first read to its last write. Since kernel 4.1 the cache
-        grows, a row at a time, as long as writers wait for it and memory lasts, which can take
-        hours (commit edbe83ab4c27): ``stripe_cache`` is where it starts, ``stripe_cache_most``
-        where it may have come to.
+        A write holds its rows from its first read to its last write.
         """
         wanted = 0
         for g in self._groups:
             if g.read < 1:
                 sizes = [size for size, _ in g.write_block_sizes or g.block_sizes]
                 wanted += 1 << 30 if g.is_open else g.in_flight * max(map(self._rows_of, sizes))
-        most = self.volume.stripe_cache_most
-        if most is not None:
-            grown = min(most, max(self.volume.stripe_cache, wanted))
-            self.volume = replace(self.volume, stripe_cache=grown)
-            self.geometry = volume_parts(self.volume, self._scenario.drives)[0].geometry
         rows = self.volume.stripe_cache
         if not self._has_parity or self._engine.merge == "none" or wanted <= rows:
             return -1

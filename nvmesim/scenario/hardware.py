@@ -169,9 +169,7 @@ def resolve_interconnect(
             "server.interconnect: credits bound the bandwidth to lines per round trip; latency is "
             "0, so state a latency or leave out credits"
         )
-    return Interconnect(
-        link, SOCKET_EFFICIENCY[kind], latency, spec.credits, spec.snoop or "directory"
-    )
+    return Interconnect(link, SOCKET_EFFICIENCY[kind], latency, spec.credits)
 
 
 def resolve_roots(scenario: Scenario, sockets: tuple[Socket, ...]) -> tuple[Root, ...]:

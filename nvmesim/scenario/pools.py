@@ -17,7 +17,7 @@ LARGEST_RECORD: Final = 16 << 20  # Source: OpenZFS, zfs_max_recordsize as of 2.
 _NOT_OF_ZFS: Final = (
     "chunk", "kernel", "group_thread_cnt", "rebuild", "check", "rebuilt",
     "sync_speed_min", "sync_speed_max", "read_policy", "write_mostly", "rmw_level", "stripe_cache",
-    "stripe_cache_size", "stripe_cache_most", "bitmap", "spares", "logical_sector",
+    "stripe_cache_size", "bitmap", "spares", "logical_sector",
     "controller",
 )  # fmt: skip
 

@@ -50,9 +50,6 @@ class Interconnect:
     latency_ps: int  # added to whatever crosses
     credits: int | None = None
     """Cache lines outstanding per direction; None: the wire alone is the limit."""
-    snoop: Literal["directory", "home"] = "directory"
-    """How a line of local memory is known to be nowhere else: a directory beside the data, or a
-    snoop of the other sockets for each."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,6 @@ class Volume(ArrayOptions):
     """The kernel whose costs ``engine`` holds; empty: the one that the profile describes."""
     workers: int = 0
     """Threads that handle rows beside the engine's own (group_thread_cnt on every NUMA node)."""
-    stripe_cache_most: int | None = None
     bitmap_since_ps: int | None = None
     """Time since its regions were all clean, over which the load is asked about; None: for ever."""
     first_dirty: float = 0.0

@@ -77,9 +77,6 @@ class InterconnectSpec(Strict):
     credits: int | None = Field(default=None, ge=1)
     """Cache lines that may be under way at once: bounds the bandwidth to credits x 64 B per
     round trip."""
-    snoop: Literal["directory", "home"] | None = None
-    """How a line's other copies are found: by the directory of its home, or with a snoop of the
-    other sockets for each line (home), which crosses the links."""
 
 
 class RootSpec(Strict):
@@ -265,10 +262,8 @@ class VolumeSpec(Strict):
     stripe_cache: int = Field(default=256, ge=17, le=32768)
     """As ``stripe_cache_size``, by its older name here."""
     stripe_cache_size: int | None = Field(default=None, ge=17, le=32768)
-    """md's stripe_cache_size: rows of 4 KiB in flight, 256 as md sets it."""
-    stripe_cache_most: int | None = Field(default=None, ge=17, le=1 << 24)
-    """Rows that the stripe cache may have grown to under this load, as kernels since 4.1 let it
-    over hours; left out: it is as it started."""
+    """md's stripe_cache_size: rows of 4 KiB in flight, 256 as md sets it. Since kernel 4.1 it may
+    have grown over hours: as the file of that name says."""
     bitmap: BitmapSpec = BitmapSpec()
     """Write-intent bitmap of md: a word, or ``{ kind = "internal", chunk = "64 MiB" }``. An
     external one lies on another device and costs the members nothing."""

@@ -258,14 +258,10 @@ class _Resolving:
         spec, level, n = self.spec, self.level, len(self.members)
         strange = next((member for member in spec.write_mostly if not 0 <= member < n), None)
         restores = next((name for name in ("rebuild", "check") if getattr(spec, name)), "")
-        most, rows = spec.stripe_cache_most, spec.cache_rows
         for is_wrong, text in (
             (spec.write_mostly and not level.write_mostly,
              f"write_mostly is for raid1; {spec.raid} has no such members"),
             (strange is not None, f"write_mostly names member {strange}; 0 to {n - 1}"),
-            (most is not None and most < rows,
-             f"stripe_cache_most is {most}; the cache starts with {rows} rows and grows, give at "
-             "least as many"),
             (restores and not level.redundant,
              f"{restores} is true; raid0 has no redundancy to rebuild from"),
             (spec.check and (spec.rebuild or spec.degraded),

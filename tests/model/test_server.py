@@ -162,13 +162,6 @@ def test_crossing_adds_its_latency_once_for_each_hop():
     assert far - near == pytest.approx(4 * 50e-9 + wires, rel=0.02)
 
 
-def test_home_snoops_load_the_links_without_crossing_data():
-    directory, home = run(*TWO, ON_0), run(*TWO, ON_0, 'server.interconnect.snoop="home"')
-    assert not has(directory, "upi")
-    for way in ("upi 0>1", "upi 1>0"):
-        assert station(home, way).service_mean_s == pytest.approx(64 * 8 / (2 * 20.8e9), rel=1e-3)
-
-
 def test_credits_bound_what_the_wire_would_carry():
     """16 lines of 64 bytes a round trip of 100 ns are 10.24 GB/s."""
     large = ('workload.0.block_size="128 KiB"', "drives.0.count=8", ON_1)

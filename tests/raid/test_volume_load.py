@@ -167,25 +167,6 @@ def test_a_small_stripe_cache_holds_writes_back():
     assert not any(s.name.endswith("stripe cache") for s in large.stations)
 
 
-def test_a_stripe_cache_that_has_grown_holds_nothing_back():
-    """Since kernel 4.1 it grows under load, over hours; the size that is set is where it starts."""
-    load = {"threads": 8, "outstanding": 16, "read": 0.0}
-    many = {**RAID5, **MANY_WORKERS}
-    small = {**many, "stripe_cache": 17}
-    fixed, grown, large = (
-        run(volume, load)
-        for volume in (small, {**small, "stripe_cache_most": 4096}, {**many, "stripe_cache": 8192})
-    )
-    assert fixed.total.iops.value < 0.8 * grown.total.iops.value
-    assert grown.total.iops.value == pytest.approx(large.total.iops.value, rel=0.02)
-    assert not any(s.name.endswith("stripe cache") for s in grown.stations)
-    some = ready_for({**small, "stripe_cache_most": 64}, load)
-    gate = next(s for s in some.lowered.stations if s.name.endswith("stripe cache"))
-    assert gate.servers == 64
-    with pytest.raises(GeometryError, match="starts with 256 rows and grows"):
-        ready_for({**RAID5, "stripe_cache_most": 100})
-
-
 def test_reads_do_not_wait_for_the_stripe_cache():
     load = {"threads": 8, "outstanding": 16, "read": 1.0}
     small, large = (run({**RAID5, "stripe_cache": rows}, load) for rows in (17, 8192))
