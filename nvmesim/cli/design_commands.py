@@ -96,7 +96,7 @@ def choose(goal: str, workers: int | None, everything: bool, output: Path | None
 
     title = choice.goal.name or Path(goal).stem
     return Answer(
-        lambda: choice_blocks(choice), json, lambda: choice_page(choice, title),
+        lambda: choice_blocks(choice, title), json, lambda: choice_page(choice, title),
         0 if choice.chosen else 1,
     )  # fmt: skip
 

@@ -31,11 +31,6 @@ CAPTIONS: Final = {
         "Beyond the bend more outstanding requests only wait. Band: as uncertain as the answer."
     ),
     "What each drive does": "Commands that each drive serves, after splitting and merging.",
-    "Latency over time": (
-        "Each point is one of at most 64 slices of the run: thick p99, thin p50. Level lines: the "
-        "latency that requests should not exceed (slo)."
-    ),
-    "Throughput over time": "Completions in each slice, by workload.",
 }
 
 

@@ -216,12 +216,12 @@ def compare_designs(
 
 def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
     """Publish what to buy for the tables of a goal."""
-    from nvmesim.show.views.designs import choice_fragment
+    from nvmesim.show.views.designs import choice_blocks
     from nvmesim.study.choose import choose
     from nvmesim.study.designs import goal_from_dict
 
     found = choose(goal_from_dict(goal, NOWHERE), workers=1, progress=job.progress)
-    job.publish(choice_fragment(found), met=found.chosen is not None)
+    job.publish(html.html(choice_blocks(found, "")[1:]), met=found.chosen is not None)
 
 
 def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from nvmesim.study.choose import Candidate, Choice
     from nvmesim.study.rank import Ranking
 
-MOST_ROWS = 60
-"""Candidates in the table; the chart has all."""
 REASONS = 12
-"""Rejected candidates whose reasons a terminal shows."""
+"""Rejected candidates whose reasons are listed; the chart has all."""
 
 
 # The largest load (`nvmesim best`) ----------------------------------------------------------------
@@ -96,38 +94,7 @@ def _not_met(found: Best) -> b.Bullets | None:
 
 def choice_page(choice: Choice, title: str) -> str:
     """Return one HTML page that loads nothing."""
-    return document(f"{title} · nvmesim choose", [b.Line(title, "title"), *_choice(choice)])
-
-
-def choice_fragment(choice: Choice) -> str:
-    """Return the answer, the chart, and a row for every candidate that was looked at."""
-    return html(_choice(choice))
-
-
-def _choice(choice: Choice) -> list[b.Block]:
-    from nvmesim.show.charts.designs import CHOICE_CAPTION, CHOICE_STATES, choice_chart
-
-    what = choice.goal.objective.minimize
-    looked = [c for c in choice.candidates if c.state != "not simulated"]
-    shown = looked[:MOST_ROWS]
-    look: dict[str, b.Look] = {"chosen": "strong", "rejected": "faint"}
-    rows = [
-        [c.name, CHOICE_STATES.get(c.state, c.state),
-         "" if c.state == "rejected" else words.chance(c.p_meets), *_figures(c, what), c.reason]
-        for c in shown
-    ]  # fmt: skip
-    notes = []
-    if len(looked) > len(shown):
-        notes.append(f"{len(looked) - len(shown)} more were rejected.")
-    if idle := len(choice.candidates) - len(looked):
-        notes.append(f"{idle} were not simulated: they cost no less than those that were.")
-    looks = [look.get(c.state, "") for c in shown]
-    heads = ("candidate", "<state", "probability", _cost(choice), "IOPS", "p99 [us]", "<why not")
-    return [
-        b.Line(str(choice), "head"),
-        b.Charts({f"Throughput against {what}": (choice_chart(choice), CHOICE_CAPTION)}),
-        b.table("Candidates", heads, rows, looks=looks, notes=notes),
-    ]
+    return document(f"{title} · nvmesim choose", choice_blocks(choice, title))
 
 
 def _cost(choice: Choice) -> str:
@@ -143,11 +110,16 @@ def _figures(c: Candidate, what: str) -> list[str]:
     ]  # fmt: skip
 
 
-def choice_blocks(choice: Choice) -> list[b.Block]:
-    """What the terminal shows: the answer, those that meet the goal, why others do not."""
+def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
+    """The answer, the chart, those that meet the goal, and why the others do not."""
+    from nvmesim.show.charts.designs import CHOICE_CAPTION, choice_chart
+
     met = [c for c in (choice.chosen, *choice.runner_ups) if c is not None]
-    name = choice.goal.name or "goal"
-    parts: list[b.Block] = [b.Line(name, "title"), b.Line(str(choice), "head")]
+    chart = f"Throughput against {choice.goal.objective.minimize}"
+    parts: list[b.Block] = [
+        b.Line(title, "title"), b.Line(str(choice), "head"),
+        b.Charts(lambda: {chart: (choice_chart(choice), CHOICE_CAPTION)}),
+    ]  # fmt: skip
     if met:
         warnings = str(met[0].row.get("warnings") or "").split("; ")
         parts += [_met(choice, met), b.Warnings(tuple(text for text in warnings if text))]
@@ -156,9 +128,10 @@ def choice_blocks(choice: Choice) -> list[b.Block]:
         lines = [f"{c.name}: {c.reason}" for c in rejected[:REASONS]]
         parts.append(b.Bullets(tuple(lines), f"{len(rejected)} rejected"))
     if (more := len(rejected) - REASONS) > 0:
-        parts.append(b.Line(f"{more} more (-o writes all, with the reason of each)", "soft"))
+        parts.append(b.Line(f"{more} more (`nvmesim choose -o FILE` writes all)", "soft"))
     if idle := sum(c.state == "not simulated" for c in choice.candidates):
-        parts.append(b.Line(f"{idle} not simulated: no better than those above (--all)", "soft"))
+        text = f"{idle} not simulated: no better than those above (`nvmesim choose --all`)"
+        parts.append(b.Line(text, "soft"))
     return parts
 
 
