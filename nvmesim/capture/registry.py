@@ -23,7 +23,7 @@ from typing import Any, Final
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.capture.caveats import plausible
 from nvmesim.capture.text import Head, Source, TextSource, shown
-from nvmesim.capture.unrecognised import plain_fio, plain_mail, strings_inside, strip_prefix
+from nvmesim.capture.unrecognised import plain_fio, plain_mail, strip_prefix
 from nvmesim.errors import CaptureError, nearest
 from nvmesim.warning import Warning
 
@@ -166,18 +166,15 @@ def unwrapped(source: Source) -> Source:
     """Return what is inside *source* if another program wrapped a capture, else *source*.
 
     What mail programs did is undone first. A prefix of a log collector is taken off next, for a
-    reader may take it for a name; strings in JSON are looked into only if no reader knows the file
-    as it is.
+    reader may take it for a name.
     """
     if plain_mail(source.head.text)[1] is not None:
         letter, warning = plain_mail(source.text())
         source = TextSource(source, letter, (*source.warnings, *filter(None, [warning])))
     head = source.head
-    for unwrap in (strip_prefix, plain_fio, strings_inside):
+    for unwrap in (strip_prefix, plain_fio):
         text = unwrap(head.text)
-        if not text or (unwrap is strings_inside and _accepting(head)):
-            continue
-        if _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
+        if text and _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
             return TextSource(source, unwrap(source.text()) or "")
     return source
 

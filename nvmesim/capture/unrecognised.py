@@ -7,7 +7,6 @@ nvmesim once read.
 from __future__ import annotations
 
 import html
-import json
 import re
 from typing import Any, Final, Literal, NamedTuple
 
@@ -111,6 +110,10 @@ _KNOWN: Final = (
         "run it with fio --output-format=json+, or name it in a scenario: fio = 'FILE'", "job",
         also=r"^[ \t]*(?:rw|readwrite|ioengine|iodepth|bs|blocksize)\s*="),
     _KnownFile(r"\APAR1", "is a Parquet table", _RAN),
+    _KnownFile(r'\A\s*\{"log":"', "is Docker's own log: lines as JSON",
+        "give what docker logs prints"),
+    _KnownFile(r'^\S+: \[[^\]\n]+\] => \{', "is what Ansible printed: lines as JSON",
+        "let the program write a file (fio --output=FILE), and fetch that"),
     _KnownFile(r'"nvmesim"\s*:.*"(?:schema|scenario|engine)"\s*:', "is a result of nvmesim", _RAN,
         "result"),
     _KnownFile(r"^=+ (?:All Devices|Device Overhead|Per Process) =+", "is what btt made of a trace",
@@ -182,9 +185,8 @@ def what_else(head: Head) -> Mistaken | None:
 # -- wrapped by another program --------------------------------------------------------------------
 #
 # Mail programs add headers, transfer encodings, quote marks of any depth, no-break spaces,
-# signatures and footers. Container logs put a time stamp or a pod's name before every line, Docker
-# and Ansible put lines into JSON strings. Readers see what was inside. Source: RFC 5322, 2045 and
-# 3676, the CRI log format (Kubernetes), Docker's json-file driver, Ansible's default callback.
+# signatures and footers. Container logs put a time stamp or a pod's name before every line. Readers
+# see what was inside. Source: RFC 5322, 2045 and 3676, the CRI log format (Kubernetes).
 
 _PREFIXES: Final = (
     # CRI: time, stream, full or partial line
@@ -203,13 +205,6 @@ _PREFIXES: Final = (
 _MOST: Final = 0.9
 """Share of lines that must have a prefix: a wrapper has no exceptions but lines that it cut."""
 _SAMPLE_LINES: Final = 200
-_DOCKER: Final = re.compile(r'\{"log":"')
-_STRING_LINE: Final = re.compile(r'^[ \t]*("(?:[^"\\\n]|\\.)*")\s*,?\s*$')
-_STRING: Final = re.compile(
-    r'"(?:stdout|msg|output|log|content)"\s*:\s*("(?:[^"\\]|\\.)*\\n(?:[^"\\]|\\.)*(?:"|\\?\Z))'
-)
-"""A text of several lines; the start of a file may cut it."""
-MANY_STRINGS: Final = 5
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _PAGE: Final = re.compile(r"\s*<(?:!doctype|html|pre|body)\b", re.I)
 _TAG: Final = re.compile(r"</?[a-z!][^<>]{0,300}>", re.I)
@@ -321,40 +316,3 @@ def plain_fio(text: str) -> str | None:
     depth = min(indents, default=0)
     plain = "\n".join(line[depth:] for line in lines) if depth else plain
     return None if plain == text else plain
-
-
-def strings_inside(text: str) -> str | None:
-    r"""Return the lines that stand as JSON strings in *text*, or None if there are none.
-
-    >>> strings_inside('ok: [a] => {"stdout": "fio-3.33\\nStarting 1 process\\n"}')
-    'fio-3.33\nStarting 1 process\n\n'
-    """
-    if _DOCKER.match(text.lstrip()):
-        return _docker_log(text)
-    found = [_decoded(match[1]) for match in _STRING.finditer(text)]
-    if found:
-        return "\n".join((*found, ""))
-    lines = [match[1] for line in text.split("\n") if (match := _STRING_LINE.match(line))]
-    if len(lines) < MANY_STRINGS:
-        return None
-    return "\n".join((*map(_decoded, lines), ""))
-
-
-def _docker_log(text: str) -> str:
-    logs = []
-    for line in text.split("\n"):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        logs.append(entry.get("log") if isinstance(entry, dict) else None)
-    return "".join(log for log in logs if isinstance(log, str))
-
-
-def _decoded(literal: str) -> str:
-    if len(literal) < 2 or not literal.endswith('"'):
-        literal = literal.rstrip("\\") + '"'
-    try:
-        return str(json.loads(literal, strict=False))
-    except ValueError:
-        return ""

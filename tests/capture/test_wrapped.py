@@ -34,11 +34,6 @@ def encoded(name: str, encode: Callable[[bytes], bytes]) -> Callable[[str], str]
     return lambda text: head + encode(text.encode()).decode()
 
 
-def docker(text: str) -> str:
-    entries = ({"log": f"{line}\n", "stream": "stdout"} for line in text.split("\n"))
-    return "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries)
-
-
 WRAPPERS: dict[str, Callable[[str], str]] = {
     "cri": lines_with("2024-05-01T10:00:00.123456789Z stdout F "),
     "cri with an offset": lines_with("2024-05-01T10:00:00.123456789+02:00 stdout F "),
@@ -46,13 +41,6 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
     "kubectl --timestamps": lines_with("2024-05-01T10:00:00.123456789Z "),
     "syslog": lines_with("Mar  5 10:00:00 host1 bench[123]: "),
     "compose": lines_with("fio_1  | "),
-    "docker": docker,
-    "ansible stdout": lambda text: "ok: [node1] => " + json.dumps({"rc": 0, "stdout": text}),
-    "ansible lines": lambda text: (
-        'ok: [node1] => {\n    "msg": [\n'
-        + ",\n".join(f"        {json.dumps(line)}" for line in text.split("\n"))
-        + "\n    ]\n}\n"
-    ),
 }
 MAILS: dict[str, Callable[[str], str]] = {
     "quoted once": lines_with("> "),
