@@ -14,11 +14,12 @@ from nvmesim.cli.simulating import Answer, simulates
 from nvmesim.errors import FitError, InputError
 
 if TYPE_CHECKING:
+    from nvmesim.calibrate.drive.empirical import EmpiricalFit
     from nvmesim.calibrate.evidence import DriveFit, StackFit
     from nvmesim.calibrate.trace.fit import TraceFit
     from nvmesim.capture.capture import Captures
 
-    AnyFit = DriveFit | StackFit | TraceFit
+    AnyFit = DriveFit | StackFit | TraceFit | EmpiricalFit
 
 Tell = Callable[[str], None]
 
@@ -32,6 +33,8 @@ Tell = Callable[[str], None]
 @option("--hold-out held_out RULE", "Predict QD=16, BS='64 KiB', OP=randread or JOBS=4 instead of "
         "fitting it; repeatable. Of a trace: LAST=50%; else its last third.",
         multiple=True)  # fmt: skip
+@option("--empirical is_empirical", "Draw latencies from the capture itself; only for its own "
+        "queue depth.", is_flag=True)  # fmt: skip
 @option("--stack is_stack", "Fit the host's CPU costs instead.", is_flag=True)
 @option("--cpu NAME", "With --stack: a catalog CPU, '2 x xeon-gold-6130', or a clock as '2.4 GHz'.")
 @option("--link LINK", "With --stack: the drive's link, 'pcie4 x4'.")
@@ -41,8 +44,8 @@ Tell = Callable[[str], None]
 @simulates(report="Write measured against fitted as one HTML page.", verbose=True)
 def calibrate(
     captures: tuple[str, ...], output: Path | None, name: str | None, captured_on: str | None,
-    held_out: tuple[str, ...], is_stack: bool, cpu: str | None, link: str | None,
-    datasheet: str | None, force: bool,
+    held_out: tuple[str, ...], is_empirical: bool, is_stack: bool, cpu: str | None,
+    link: str | None, datasheet: str | None, force: bool,
 ) -> Answer:  # fmt: skip
     """Fit a profile to captures of one drive.
 
@@ -62,8 +65,14 @@ def calibrate(
          f"{'--cpu' if cpu else '--link'} is for --stack; a drive's host goes into --captured-on"),
         (not datasheet and not captures, "name captures of a drive, or --datasheet FILE"),
         (datasheet and captures, "--datasheet is instead of captures; leave out one of them"),
-        (datasheet and (is_stack or captured_on or held_out),
-         "--datasheet has no --stack, --captured-on or --hold-out; leave them out"),
+        (datasheet and (is_stack or is_empirical or captured_on or held_out),
+         "--datasheet has no --stack, --empirical, --captured-on or --hold-out; leave them out"),
+        (is_empirical and captured_on,
+         "--empirical keeps the host in the samples; leave out --captured-on"),
+        (is_empirical and is_stack,
+         "--empirical is for drives; leave out --empirical or --stack"),
+        (is_empirical and held_out,
+         "--empirical draws from all samples, none is predicted: no --hold-out"),
     ):  # fmt: skip
         if is_wrong:
             raise InputError(text)
@@ -81,6 +90,13 @@ def calibrate(
             from nvmesim.calibrate.drive.sheet import fit_datasheet
 
             fit = fit_datasheet(read_datasheet(Path(datasheet or "")), name=stated, tell=tell)
+        elif is_empirical:
+            from nvmesim.calibrate.drive.empirical import fit_empirical
+
+            if len(found.files) != 1:
+                what = f"{len(found.files)} captures; name the one whose latencies are drawn"
+                raise FitError(f"--empirical: {what}")
+            fit = fit_empirical(found.files[0], name=title)
         elif is_stack and cpu:
             fit = fit_host(found, title, cpu, link, held_out, tell)
         else:

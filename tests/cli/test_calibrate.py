@@ -121,6 +121,9 @@ randread,4 KiB,1,8,92000,87
         (POINTS, ["--stack", "--cpu", "xeon-gold-613x"], "did you mean"),
         (POINTS, ["--stack", "--cpu", "fast"], "fast"),
         (POINTS, ["--stack", "--cpu", "240 GHz"], "out of range"),
+        (POINTS, ["--empirical", "--captured-on", "spdk"], "leave out --captured-on"),
+        (POINTS, ["--empirical", "--stack", "--cpu", "2 GHz"], "leave out --empirical or --stack"),
+        (POINTS, ["--empirical", "--hold-out", "QD=4"], "none is predicted: no --hold-out"),
         (NO_CPU, ["--stack", "--cpu", "2.4 GHz"], "CPU cost needs rows with CPU figures"),
         (FULL, [], "no point measures the drive alone"),
         ('{"fio version": "fio-3.35", "jobs": [{"jobname"', [], "p.csv"),
@@ -141,6 +144,7 @@ def test_bad_input_is_one_line_and_leaves_no_file(nvmesim, tmp_path, text, optio
     [
         ([], "name captures of a drive, or --datasheet FILE"),
         (["p.csv", "--datasheet", "s.toml"], "--datasheet is instead of captures"),
+        (["--datasheet", "s.toml", "--empirical"], "--datasheet has no --stack, --empirical"),
         (["--datasheet", "s.toml", "--hold-out", "QD=8"], "--datasheet has no --stack"),
         (["--datasheet", "s.toml"], "s.toml: no such file"),
     ],

@@ -136,6 +136,17 @@ def test_skipped_lines_are_in_the_headline(nvmesim, tmp_path):
     assert "1 skipped" in nvmesim("trace", tmp_path / "t.txt").out
 
 
+TRACE = DATA / "blkparse" / "rr_qd4_opt_t.txt.gz"
+
+
+def test_one_capture_is_drawn_from(nvmesim, tmp_path):
+    for name in ("a", "b"):
+        shutil.copy(TRACE, tmp_path / f"{name}.txt.gz")
+    said = nvmesim("calibrate", tmp_path, "--empirical")
+    assert said.code == 2
+    assert "2 captures; name the one whose latencies are drawn" in said.err
+
+
 LSCPU = Path(__file__).parents[1] / "describe" / "data" / "lscpu.txt"
 
 

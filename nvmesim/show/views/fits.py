@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import numpy as np
+
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Quantity
@@ -15,9 +17,10 @@ from nvmesim.show.views.inputs import in_words
 from nvmesim.version import __version__
 
 if TYPE_CHECKING:
+    from nvmesim.calibrate.drive.empirical import EmpiricalFit
     from nvmesim.calibrate.trace.fit import TraceFit
 
-    AnyFit = DriveFit | StackFit | TraceFit
+    AnyFit = DriveFit | StackFit | TraceFit | EmpiricalFit
 
 FIGURES: Final = {
     # key of the evidence: heading
@@ -131,12 +134,25 @@ def _charts(fit: DriveFit | StackFit) -> dict[str, tuple[Any, str]]:
 # Single requests ----------------------------------------------------------------------------------
 
 
-def _of_requests(fit: TraceFit, warnings: b.Warnings) -> list[b.Block]:
-    """What the profile is made of, its charts and classes of requests."""
-    made = "served in batches" if fit.structure.rounds else f"of {fit.structure.dies} dies"
-    made += ", fitted to single requests under their own arrivals"
-    head = b.Line(f"A {fit.profile.kind} {made}", "soft")
-    return [head, warnings, *_of_trace(fit), *profile_blocks(fit)]
+def _of_requests(fit: TraceFit | EmpiricalFit, warnings: b.Warnings) -> list[b.Block]:
+    """What the profile is made of, its charts, percentiles or classes of requests."""
+    from nvmesim.calibrate.trace.fit import TraceFit
+
+    found = fit.profile.latencies
+    if isinstance(fit, TraceFit):
+        made = "served in batches" if fit.structure.rounds else f"of {fit.structure.dies} dies"
+        made += ", fitted to single requests under their own arrivals"
+    elif found is None:
+        made = "made of the samples of a capture"
+    else:
+        made = (
+            f"made of {len(found.read_us):,} reads and {len(found.write_us):,} writes, drawn in "
+            f"runs of {found.block} at queue depth {found.queue_depth}"
+        )
+    head: list[b.Block] = [b.Line(f"A {fit.profile.kind} {made}", "soft"), warnings]
+    if isinstance(fit, TraceFit):
+        return [*head, *_of_trace(fit), *profile_blocks(fit)]
+    return [*head, *_of_samples(fit), *profile_blocks(fit)[1:]]
 
 
 def _of_trace(fit: TraceFit) -> list[b.Block]:
@@ -160,6 +176,36 @@ def _of_trace(fit: TraceFit) -> list[b.Block]:
     heads = ("requests", "<", "number", *(f"p{p:g} [us]" for p in PERCENTS))
     shown = b.table("Classes", heads, rows, notes=["measured, and how far off the profile is"])
     return [*parts, b.Section("Class by class", (shown,), on_terminal=True)]
+
+
+def _of_samples(fit: EmpiricalFit) -> list[b.Block]:
+    from nvmesim.show.charts.fit_charts import distributions, requests_over_time
+
+    found = fit.profile.latencies
+    if found is None:
+        return []
+    charts = {}
+    for name, values in (("read", found.read_us), ("write", found.write_us)):
+        if not values:
+            continue
+        samples = np.asarray(values) / 1e6
+        tables = {f"measured {name}s": samples}
+        at = np.cumsum(samples) / found.queue_depth
+        charts[f"Distribution of latency, {name}s"] = distributions(tables), ""
+        charts[f"Latency over time, {name}s"] = (
+            requests_over_time(at, tables),
+            "In the order in which they were measured.",
+        )
+    out: list[b.Block] = [b.Section("Charts", (b.Charts(charts),))]
+    heads = ("percentile", "value [us]", "95 % from [us]", "to [us]")
+    for op, percentiles in fit.percentiles_s.items():
+        rows = [
+            [f"p{p:g}", *map(words.microseconds, (i.value, i.low, i.high))]
+            for p, i in sorted(percentiles.items())
+        ]
+        title = f"Percentiles, {op}s"
+        out.append(b.Section(title, (b.table(title, heads, rows),), on_terminal=True))
+    return out
 
 
 # The profile --------------------------------------------------------------------------------------

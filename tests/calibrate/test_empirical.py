@@ -1,0 +1,127 @@
+"""An empirical drive answers with what was captured, at the depth where it was captured."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nvmesim.calibrate.bench import free_host, measure
+from nvmesim.calibrate.drive.empirical import MAX_SAMPLES, fit_empirical
+from nvmesim.calibrate.infer.bootstrap import decorrelation_length, thinned
+from nvmesim.calibrate.points import Point
+from nvmesim.capture.registry import read_capture
+from nvmesim.catalog.load import load
+from nvmesim.cli.main import run_command
+from nvmesim.errors import FitError
+from tests.calibrate.written import known_drive, requests_of, write_blkparse
+
+TRACES = Path(__file__).parents[1] / "capture" / "data"
+
+
+@pytest.fixture(scope="module")
+def capture_of_reads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empirical") / "reads.blkparse"
+    write_blkparse(path, requests_of(known_drive(), 16, 6000, read=1.0))
+    return path
+
+
+def test_its_percentiles_are_those_of_the_capture(capture_of_reads: Path) -> None:
+    capture = read_capture(capture_of_reads)
+    measured = capture.requests.collect()["latency_ns"].to_numpy() / 1e9
+    fit = fit_empirical(capture, name="known")
+    assert fit.profile.latencies.queue_depth == 16
+    point = Point("", 1.0, True, 4096, 1, 16, 1.0, None, percentiles_s={50.0: 1.0, 99.0: 1.0})
+    answer = measure(fit.profile, free_host(), point, requests=60_000)
+    for percent in (50.0, 99.0):
+        expected = np.percentile(measured, percent)
+        assert answer.percentiles_s[percent] == pytest.approx(expected, rel=0.02)
+
+
+def test_percentiles_have_intervals(capture_of_reads: Path) -> None:
+    fit = fit_empirical(read_capture(capture_of_reads), name="known")
+    table = fit.percentiles_s["read"]
+    assert list(table) == [50.0, 90.0, 99.0]
+    for found in table.values():
+        assert found.low <= found.value <= found.high
+    half, tail = ((t.high - t.low) / t.value for t in (table[50.0], table[99.0]))
+    assert tail > half
+
+
+@pytest.mark.parametrize(("rho", "low", "high"), [(0.0, 1, 1), (0.9, 10, 40), (0.99, 100, 450)])
+def test_the_length_is_that_of_a_known_process(rho: float, low: int, high: int) -> None:
+    """AR(1): the autocorrelation falls to 0.1 after ln 0.1 / ln rho steps (22, 229)."""
+    rng = np.random.default_rng(5)
+    noise = rng.normal(size=50_000)
+    series = np.zeros(50_000)
+    for i in range(1, len(series)):
+        series[i] = rho * series[i - 1] + noise[i]
+    assert low <= decorrelation_length(np.exp(series)) <= high
+
+
+def test_episodes_are_kept_in_runs(tmp_path: Path) -> None:
+    """The variance of means of 500 requests is that of the capture, not of independent draws."""
+    rng = np.random.default_rng(2)
+    slow = np.repeat(rng.random(60) < 0.3, 500)
+    latency = np.where(slow, 400.0, 80.0) * rng.gamma(20, 1 / 20, 30_000)
+    submit = np.cumsum(np.full(30_000, 500)) * 1_000_000
+    rows = np.stack([submit, submit + (latency * 1e6).astype(np.int64)], axis=1)
+    rows = np.concatenate([rows, np.tile([0, 4096], (30_000, 1))], axis=1)
+    path = tmp_path / "episodes.blkparse"
+    write_blkparse(path, rows)
+    fit = fit_empirical(read_capture(path), name="episodes")
+    table = fit.profile.latencies
+    assert table.queue_depth == 1
+    assert len(table.read_us) <= MAX_SAMPLES
+    assert 100 <= fit.lengths[0] <= 1500
+    assert table.block >= 2 * fit.lengths[0]
+    kept = np.array(table.read_us)
+    assert np.mean(kept > 200) == pytest.approx(np.mean(latency > 200), abs=0.1)
+
+
+def test_thinning_keeps_runs_and_their_order() -> None:
+    series = np.arange(100_000.0)
+    few = thinned(series, 20_000, 500)
+    assert len(few) == 20_000
+    steps = np.diff(few)
+    assert np.count_nonzero(steps != 1) == 39
+    assert (steps > 0).all()
+
+
+def test_a_fio_log_and_a_histogram_are_read() -> None:
+    log = fit_empirical(read_capture(TRACES / "fio-log" / "rr_qd1_clat.1.log.gz"), name="log")
+    assert len(log.profile.latencies.read_us) > 100
+    path = TRACES / "fio-json" / "randread_4k_qd4.jsonplus.json.gz"
+    capture = read_capture(path)
+    bins = fit_empirical(capture, name="bins").profile.latencies
+    assert bins.queue_depth == 4
+    clat = capture.measurements[0].ops["read"].clat
+    assert clat is not None
+    for percent in (50.0, 99.0):
+        found = np.percentile(bins.read_us, percent) / 1e6
+        assert found == pytest.approx(clat.percentiles_s[percent], rel=0.02)
+
+
+def test_results_without_bins_are_refused() -> None:
+    with pytest.raises(FitError, match="neither single requests nor a histogram"):
+        fit_empirical(read_capture(TRACES / "fio-json" / "psync_qd8.json"), name="x")
+
+
+def test_the_command_writes_a_profile_that_loads(
+    capture_of_reads: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "drive.toml"
+    code = run_command(["calibrate", "--empirical", str(capture_of_reads), "-o", str(target)])
+    assert code == 0
+    assert "honest only at queue depth 16" in capfd.readouterr().out
+    profile = load("drive", str(target))
+    assert profile.latencies is not None  # type: ignore[union-attr]
+
+
+@pytest.mark.long
+def test_the_command_fits_a_trace_whose_depth_nobody_stated(
+    capture_of_reads: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "drive.toml"
+    assert run_command(["calibrate", str(capture_of_reads), "-o", str(target)]) == 0
+    assert "held out" in capfd.readouterr().out
+    assert load("drive", str(target)).name == "drive"
