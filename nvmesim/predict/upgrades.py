@@ -177,7 +177,9 @@ def twice_the_threads(s: ResolvedScenario) -> Change | None:
 
 
 def twice_the_outstanding(s: ResolvedScenario) -> Change | None:
-    """Twice as many requests outstanding per thread."""
+    """Twice as many requests outstanding per thread; None if latencies are those of one depth."""
+    if any(d.profile.latencies is not None for d in s.drives):
+        return None
     groups = tuple(
         g if g.is_open else replace(g, outstanding=2 * g.outstanding) for g in s.workload
     )

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.arrivals import arrivals_of
+from nvmesim.calibrate.drive.empirical import decorrelation_length, percentile_intervals
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.infer import bootstrap
-from nvmesim.calibrate.infer.bootstrap import percentile_intervals
 from nvmesim.calibrate.trace.fit import fit_trace
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -39,23 +38,18 @@ def remembering(n: int, rho: float, seed: int) -> np.ndarray:
 def test_intervals_of_medians_cover(rho: float) -> None:
     hits = 0
     for seed in range(60):
-        found = percentile_intervals(remembering(4000, rho, seed), [50.0], trials=200)[50.0]
+        series = remembering(4000, rho, seed)
+        memory = decorrelation_length(series)
+        found = percentile_intervals(series, [50.0], 1 if memory == 1 else 4 * memory)[50.0]
         hits += found.low <= 80 <= found.high
     assert hits >= 51  # of 60 at 95 %: 57; at least 85 %
 
 
-def test_single_samples_would_give_too_narrow_intervals(monkeypatch) -> None:
-    series, found = remembering(4000, 0.95, 1), []
-    for _ in ("blocks", "single samples"):
-        found.append(percentile_intervals(series, [50.0])[50.0])
-        monkeypatch.setattr(bootstrap, "block_length", lambda _: 1)
+def test_single_samples_would_give_too_narrow_intervals() -> None:
+    series = remembering(4000, 0.95, 1)
+    found = [percentile_intervals(series, [50.0], run)[50.0] for run in (160, 1)]
     blocks, single = (one.high - one.low for one in found)
     assert blocks > 3 * single
-
-
-def test_percentiles_without_samples_beyond_have_none() -> None:
-    found = percentile_intervals(np.arange(1.0, 2001.0), [50.0, 99.0, 99.9], trials=50)
-    assert list(found) == [50.0, 99.0]
 
 
 def inside(found: DriveProfile, known: DriveProfile, names: tuple[str, ...]) -> list[float]:

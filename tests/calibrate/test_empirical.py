@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import free_host, measure
-from nvmesim.calibrate.drive.empirical import MAX_SAMPLES, fit_empirical
-from nvmesim.calibrate.infer.bootstrap import decorrelation_length, thinned
+from nvmesim.calibrate.drive.empirical import (
+    MAX_SAMPLES,
+    decorrelation_length,
+    fit_empirical,
+    thinned,
+)
 from nvmesim.calibrate.points import Point
 from nvmesim.capture.registry import read_capture
 from nvmesim.catalog.load import load
 from nvmesim.cli.main import run_command
 from nvmesim.errors import FitError
+from nvmesim.predict.simulate import simulate
 from tests.calibrate.written import known_drive, requests_of, write_blkparse
+from tests.predict.scenarios import scenario
 
 TRACES = Path(__file__).parents[1] / "capture" / "data"
 
@@ -72,8 +78,8 @@ def test_episodes_are_kept_in_runs(tmp_path: Path) -> None:
     table = fit.profile.latencies
     assert table.queue_depth == 1
     assert len(table.read_us) <= MAX_SAMPLES
-    assert 100 <= fit.lengths[0] <= 1500
-    assert table.block >= 2 * fit.lengths[0]
+    assert 100 <= fit.memories[0] <= 1500
+    assert table.block >= 2 * fit.memories[0]
     kept = np.array(table.read_us)
     assert np.mean(kept > 200) == pytest.approx(np.mean(latency > 200), abs=0.1)
 
@@ -101,12 +107,55 @@ def test_a_fio_log_and_a_histogram_are_read() -> None:
         assert found == pytest.approx(clat.percentiles_s[percent], rel=0.02)
 
 
+def test_what_a_lone_log_does_not_tell_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "x_clat.1.log"
+    slow = np.repeat(np.random.default_rng(1).random(30) < 0.5, 50)
+    log.write_text(
+        "".join(f"{i}, {90_000 if s else 30_000}, 0, 4096, 0\n" for i, s in enumerate(slow))
+    )
+    fit = fit_empirical(read_capture(log), name="x")
+    assert fit.profile.latencies.queue_depth == 1
+    assert "latencies.queue_depth" in fit.warnings[0]
+    assert "latencies.queue_depth" in fit.profile.notes
+    assert any("intervals may be too narrow" in text for text in fit.warnings)
+    assert not any("size" in text for text in fit.warnings)
+
+
+def test_a_hundred_latencies_are_enough(tmp_path: Path) -> None:
+    log = tmp_path / "x_clat.1.log"
+    rows = [f"{i}, {30_000 + i * 7919 % 1000}, 0, 4096, 0\n" for i in range(100)]
+    log.write_text("".join(rows))
+    assert len(fit_empirical(read_capture(log), name="x").profile.latencies.read_us) == 100
+    log.write_text("".join(rows[1:]))
+    with pytest.raises(FitError, match="fewer than 100"):
+        fit_empirical(read_capture(log), name="x")
+
+
+@pytest.mark.parametrize(("deepest", "varied"), [(3, False), (4, True)])
+def test_requests_of_several_depths_and_sizes_are_said_to_be(
+    tmp_path: Path, deepest: int, varied: bool
+) -> None:
+    """Bursts of one and of *deepest*, which end a microsecond after each other."""
+    rows, at = [], 0
+    for i in range(600):
+        burst = deepest if i % 2 else 1
+        rows += [(at + k * 10**5, at + 10**8 + k * 10**6, 0, 4096 << i % 3) for k in range(burst)]
+        at += 10**9
+    path = tmp_path / "bursts.blkparse"
+    write_blkparse(path, np.array(rows))
+    fit = fit_empirical(read_capture(path), name="x")
+    assert any("depth varied from 1 to" in text for text in fit.warnings) == varied
+    assert any("several sizes" in text for text in fit.warnings)
+    assert fit.profile.latencies.queue_depth == 2
+    assert fit.profile.latencies.block_size.value == 8192
+
+
 def test_results_without_bins_are_refused() -> None:
     with pytest.raises(FitError, match="neither single requests nor a histogram"):
         fit_empirical(read_capture(TRACES / "fio-json" / "psync_qd8.json"), name="x")
 
 
-def test_the_command_writes_a_profile_that_loads(
+def test_the_command_writes_a_profile_that_predicts_its_own_depth(
     capture_of_reads: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "drive.toml"
@@ -115,13 +164,9 @@ def test_the_command_writes_a_profile_that_loads(
     assert "honest only at queue depth 16" in capfd.readouterr().out
     profile = load("drive", str(target))
     assert profile.latencies is not None  # type: ignore[union-attr]
-
-
-@pytest.mark.long
-def test_the_command_fits_a_trace_whose_depth_nobody_stated(
-    capture_of_reads: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "drive.toml"
-    assert run_command(["calibrate", str(capture_of_reads), "-o", str(target)]) == 0
-    assert "held out" in capfd.readouterr().out
-    assert load("drive", str(target)).name == "drive"
+    for depth in (16, 64):
+        base = scenario(drives=1, read=1.0, threads=1, outstanding=depth)
+        drive = base.drives[0].model_copy(update={"profile": str(target)})
+        predicted = simulate(base.model_copy(update={"drives": (drive,)}))
+        codes = [warning.code for warning in predicted.warnings]
+        assert ("replayed-depth" in codes) == (depth != 16)

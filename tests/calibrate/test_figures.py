@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nvmesim.calibrate.infer.bootstrap import (
-    _autocorrelation,
-    _ranks,
-    block_length,
+from nvmesim.calibrate.drive.empirical import (
     decorrelation_length,
     percentile_intervals,
-    resampled,
     thinned,
 )
 from nvmesim.calibrate.points import Point, bounded_depth, points_of
@@ -205,48 +201,34 @@ def test_order_of_points() -> None:
     ]  # fmt: skip
 
 
-def test_blocks_go_round_the_end() -> None:
-    class Rng:
-        def integers(self, low: int, high: int, count: int) -> np.ndarray:
-            assert (low, high, count) == (0, 7, 3)
-            return np.array([5, 0, 2])
-
-    assert resampled(7, 3, Rng()).tolist() == [5, 6, 0, 0, 1, 2, 2]  # type: ignore[arg-type]
-
-
-def test_a_block_is_a_run_of_the_memory_but_leaves_twenty() -> None:
-    rng = np.random.default_rng(1)
-    steps = np.repeat(rng.normal(size=400), 10)
-    assert block_length(steps) > 10
-    assert block_length(rng.normal(size=400)) == block_length(np.arange(30.0)) == 1
-    assert block_length(np.repeat(rng.normal(size=40), 100)) == 4000 // 20
+def test_one_block_that_goes_round_the_end_is_the_series_again() -> None:
+    series = np.random.default_rng(1).normal(size=101)
+    (found,) = percentile_intervals(series, [50.0], 101).values()
+    assert found.low == found.value == found.high == np.median(series)
+    (found,) = percentile_intervals(series, [50.0], 50).values()
+    assert found.low < found.value < found.high
 
 
-def test_an_interval_is_the_middle_95_percent_of_resamples_in_blocks_of_the_memory(
-    monkeypatch,
-) -> None:
-    series = np.repeat(np.random.default_rng(1).normal(size=200), 10)
-    blocks: list[int] = []
-
-    def one_sample(n: int, block: int, rng: np.random.Generator) -> np.ndarray:
-        blocks.append(block)
-        return np.full(n, 10 * (len(blocks) - 1))
-
-    monkeypatch.setattr("nvmesim.calibrate.infer.bootstrap.resampled", one_sample)
-    found = percentile_intervals(series, [50.0], trials=200)[50.0]
+@pytest.mark.parametrize("run", [1, 20])
+def test_an_interval_is_the_middle_95_percent_of_resamples_in_blocks(run: int) -> None:
+    series = np.repeat(np.random.default_rng(1).normal(size=400), 10)
+    begun = np.arange(len(series))
+    blocks = series[(begun[:, None] + np.arange(run)) % len(series)]
+    other = stats.bootstrap(
+        (begun,), lambda which: np.median(blocks[which[: len(series) // run]]), vectorized=False,
+        n_resamples=2000, method="percentile", rng=np.random.default_rng(2),
+    ).confidence_interval  # fmt: skip
+    found = percentile_intervals(series, [50.0], run, trials=2000)[50.0]
     assert found.value == np.median(series)
-    assert (found.low, found.high) == pytest.approx(np.quantile(series[::10], (0.025, 0.975)))
-    assert set(blocks) == {block_length(series)}
-    assert blocks[0] > 3
+    width = other.high - other.low
+    assert (found.low, found.high) == pytest.approx((other.low, other.high), abs=0.1 * width)
 
 
 def test_ten_samples_beyond_a_percentile_are_enough() -> None:
     x = np.random.default_rng(1).normal(size=1000)
-    assert list(percentile_intervals(x, [0.9, 1.0, 50.0, 99.0, 99.1], trials=20)) == [
-        1.0, 50.0, 99.0,
-    ]  # fmt: skip
-    assert percentile_intervals(x, [99.9], trials=20) == {}
-    found = percentile_intervals(x, [50.0], trials=200)[50.0]
+    assert list(percentile_intervals(x, [0.9, 1.0, 50.0, 99.0, 99.1], 1)) == [1.0, 50.0, 99.0]
+    assert percentile_intervals(x, [99.9], 1) == {}
+    found = percentile_intervals(x, [50.0], 1)[50.0]
     assert found.value == np.median(x)
     # a median of 1,000 normals: standard error sqrt(pi / 2 / 1000)
     assert found.high - found.low == pytest.approx(2 * 1.96 * np.sqrt(np.pi / 2000), rel=0.2)
@@ -260,10 +242,9 @@ def test_memory_of_a_series() -> None:
     assert decorrelation_length(rng.integers(0, 2, 4000).astype(float)) == 1
     assert 6 <= decorrelation_length(np.repeat(rng.normal(size=500), 10)) <= 9
     assert decorrelation_length(np.arange(1000.0)) == 100  # a trend: all that is looked at
-    assert decorrelation_length(np.arange(1000.0), 7) == 7
 
 
-def plain_memory(series: np.ndarray, most: int) -> int:
+def plain_memory(series: np.ndarray) -> int:
     """The definition, step by step: autocorrelation of the ranks, averaged over lags k to 2k."""
     ranks = stats.rankdata(series)
     centred = ranks - ranks.mean()
@@ -272,13 +253,12 @@ def plain_memory(series: np.ndarray, most: int) -> int:
 
     @cache
     def rho(k: int) -> float:
-        known = k < n and total > 0
-        return float((centred[k:] * centred[: n - k]).sum()) / total if known else 0.0
+        return float((centred[k:] * centred[: n - k]).sum()) / total if total > 0 else 0.0
 
     limit = max(0.1, 1.96 / np.sqrt(n))
-    while lag < most and np.mean([rho(k) for k in range(lag, 2 * lag + 1)]) > limit:
+    while lag < n // 10 and np.mean([rho(k) for k in range(lag, 2 * lag + 1)]) > limit:
         lag = max(lag + 1, lag * 5 // 4)
-    return min(lag, most)
+    return min(lag, n // 10)
 
 
 @pytest.mark.parametrize("run", [1, 3, 20, 150])
@@ -286,33 +266,21 @@ def plain_memory(series: np.ndarray, most: int) -> int:
 def test_memory_is_what_its_definition_says(n: int, run: int) -> None:
     values = np.random.default_rng(n + run).normal(size=n)
     series = np.repeat(values, run)[:n].round(1)
-    assert (_ranks(series) + 1 == stats.rankdata(series)).all()
-    assert decorrelation_length(series) == plain_memory(series, n // 10)
-    assert decorrelation_length(series, n) == plain_memory(series, n)
+    assert decorrelation_length(series) == plain_memory(series)
 
 
-def test_memory_near_the_longest_that_is_looked_at() -> None:
+def test_memory_short_of_the_longest_that_is_looked_at() -> None:
     """Runs of 220: the autocorrelation is below a tenth on the average from some 150 on."""
     series = np.repeat(np.random.default_rng(3).normal(size=100), 220)
-    found = decorrelation_length(series, 200)
-    assert found == plain_memory(series, 200)
+    found = decorrelation_length(series)
+    assert found == plain_memory(series)
     assert 100 < found < 200
 
 
 @pytest.mark.parametrize("n", [20, 130, 300])
 def test_memory_of_a_trend(n: int) -> None:
     series = np.arange(float(n)) ** 2
-    for most in (n // 3, n // 2, n):
-        assert decorrelation_length(series, most) == plain_memory(series, most)
-
-
-@pytest.mark.parametrize("lags", [1, 4, 5, 9])
-def test_memory_is_of_products_that_do_not_go_round_the_end(lags: int) -> None:
-    x = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0])
-    centred = x - x.mean()
-    direct = [(centred[k:] * centred[: 6 - k]).sum() if k < 6 else 0.0 for k in range(lags + 1)]
-    found = _autocorrelation(x, lags)
-    assert found == pytest.approx(np.array(direct) / (centred**2).sum(), abs=1e-12)
+    assert decorrelation_length(series) == plain_memory(series)
 
 
 def test_memory_of_what_is_too_short_for_any() -> None:
@@ -320,16 +288,11 @@ def test_memory_of_what_is_too_short_for_any() -> None:
     assert decorrelation_length(np.arange(25.0)) == 2
 
 
-def test_single_runs_and_whole_runs() -> None:
-    series = np.arange(100.0)
-    assert thinned(series, 4, 1).tolist() == [0.0, 33.0, 66.0, 99.0]
-    assert thinned(series, 4, 0).tolist() == [0.0, 33.0, 66.0, 99.0]
-    assert thinned(series, 5, 2).tolist() == [0.0, 1.0, 98.0, 99.0]
-
-
 def test_runs_of_a_series_are_spread_over_it() -> None:
     series = np.arange(100.0)
     assert thinned(series, 100, 5) is series
+    assert thinned(series, 4, 1).tolist() == [0.0, 33.0, 66.0, 99.0]
+    assert thinned(series, 5, 2).tolist() == [0.0, 1.0, 98.0, 99.0]
     found = thinned(series, 20, 5)
     assert found.tolist() == [*range(5), *range(32, 37), *range(63, 68), *range(95, 100)]
     assert len(thinned(series, 20, 500)) == 20

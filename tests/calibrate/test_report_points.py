@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nvmesim.calibrate.drive.empirical import fit_empirical
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_capture
@@ -51,3 +52,12 @@ def test_of_a_trace_its_end_is_held_out(rule, said):
     captures = Captures(files=(read_capture(TRACE),))
     with pytest.raises((FitError, UnitError), match=said):
         fit_capture(captures, "x", None, (rule,), lambda _: None)
+
+
+def test_the_page_of_an_empirical_drive_has_its_distribution_and_percentiles():
+    logs = Path(__file__).parents[2] / "calibration" / "local-disk" / "logs"
+    fit = fit_empirical(read_capture(logs / "randread_qd16_each_clat.1.log.gz"), name="log")
+    text = fit_page(fit)
+    for part in ("Distribution of latency", "p99.9 of reads", "As a file"):
+        assert part in text
+    assert "http://" not in text.replace("http://www.w3.org", "")

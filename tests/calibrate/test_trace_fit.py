@@ -10,7 +10,9 @@ from nvmesim.calibrate.bench import free_host
 from nvmesim.calibrate.trace.fit import TraceFit, fit_trace
 from nvmesim.calibrate.trace.start import split_doubt
 from nvmesim.capture.registry import read_capture
+from nvmesim.catalog.load import load
 from nvmesim.catalog.profile import Quantity
+from nvmesim.cli.main import run_command
 from nvmesim.errors import FitError
 from tests.calibrate.written import known_drive, requests_of, varying_depth, write_blkparse
 
@@ -156,3 +158,13 @@ def test_a_trace_of_lone_requests_sets_no_limit_of_its_own_pace(tmp_path: Path) 
     served = requests_of(fit.profile, 32, 5_000, read=1.0)
     rate = len(served) / ((served[-1, 1] - served[0, 0]) / 1e12)
     assert rate > 8 * pace
+
+
+def test_the_command_fits_a_trace_whose_depth_nobody_stated(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capture, target = tmp_path / "reads.blkparse", tmp_path / "drive.toml"
+    write_blkparse(capture, requests_of(known_drive(), 16, 6000, read=1.0))
+    assert run_command(["calibrate", str(capture), "-o", str(target)]) == 0
+    assert "held out" in capfd.readouterr().out
+    assert load("drive", str(target)).name == "drive"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 RAID = "tests/raid/test_"
 FIT = "tests/calibrate/test_"
 POINTS = "point or percentile or submission or cpu or mix or means or rule or used or bin or own"
-BOOTSTRAP = "block or interval or percentile or memory or runs"
 KERNEL_CHECK = ("tests/mutation/check_kernel.py", "-k", "agree")
 KERNEL_FURTHER = (
     *(f"tests/engines/test_{name}.py" for name in ("heap", "unsteady")),
@@ -59,7 +58,7 @@ GROUPS = {
     "fit": Group(
         {
             "calibrate.points": (*_tests(FIT, "figures points"), "-k", POINTS),
-            "calibrate.infer.bootstrap": (*_tests(FIT, "figures"), "-k", BOOTSTRAP),
+            "calibrate.drive.empirical": _tests(FIT, "figures empirical"),
         }
     ),
 }

@@ -79,6 +79,12 @@ def test_an_open_loop_has_no_outstanding_to_double() -> None:
     assert reliefs.twice_the_threads(base) is None
 
 
+def test_latencies_of_one_depth_do_not_tell_what_twice_the_depth_would_do() -> None:
+    latencies = {"queue_depth": 32, "block_size": "4 KiB", "read_us": [100.0, 200.0]}
+    assert reliefs.twice_the_outstanding(resolved(drives=1)) is not None
+    assert reliefs.twice_the_outstanding(resolved(drives=1, drive={"latencies": latencies})) is None
+
+
 def test_threads_that_cannot_send_what_arrives_are_as_many_as_cpus_and_carry_it() -> None:
     given = server_of(1, workload=[{"rate": "2M/s", "slo": "1 ms"}], run={"requests": 40_000})
     found = simulate(scenario_from_dict(given), over_time=False)

@@ -1,10 +1,14 @@
-"""A drive made of its capture: latencies drawn in runs, which keep episodes and bursts."""
+"""A drive made of its capture: latencies drawn in runs, which keep episodes and bursts.
+
+Requests of an episode resampled one by one give intervals that are many times too narrow; runs a
+few memories of the series long keep what lasts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -13,24 +17,26 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import arrivals_of
 from nvmesim.calibrate.drive.read_side import blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
-from nvmesim.calibrate.infer.bootstrap import (
-    RUN_LENGTHS,
-    BootstrapInterval,
-    decorrelation_length,
-    percentile_intervals,
-    thinned,
-)
-from nvmesim.capture.capture import Capture, Latency
+from nvmesim.capture.capture import Capture, percentiles_of_bins
 from nvmesim.catalog.profile import DriveProfile, EmpiricalLatencies, Quantity
 from nvmesim.errors import FitError
+from nvmesim.measure.figures import Interval
 
-MAX_SAMPLES = 20_000
+MAX_SAMPLES: Final = 20_000
 """Samples kept per operation; a file of them stays below 200 kB."""
-MIN_SAMPLES = 100
-PERCENTS = (50.0, 90.0, 99.0, 99.9, 99.99)
-"""Percentiles given with their intervals."""
-FROM_BINS = 4_000
+MIN_SAMPLES: Final = 100
+FROM_BINS: Final = 4_000
 """Samples made of a histogram: its quantiles, evenly spaced."""
+PERCENTS: Final = (50.0, 90.0, 99.0, 99.9)
+"""Percentiles given with their intervals."""
+MIN_BEYOND: Final = 10
+"""Samples beyond a percentile for its bootstrap to mean something."""
+FORGOTTEN: Final = 0.1
+"""Autocorrelation below which the past is taken to be forgotten."""
+MEMORIES: Final = 4
+"""Memories in a run. Source: Kunsch 1989: a block is long against the memory of the series."""
+LEAST_RUNS: Final = 20
+"""Runs that a series is cut into at least for intervals: fewer do not show how they differ."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +44,20 @@ class EmpiricalFit:
     """A drive made of samples, and what is to be said of it."""
 
     profile: DriveProfile
-    warnings: tuple[str, ...] = ()
-    lengths: tuple[int, ...] = ()
-    """Decorrelation length of each operation's series, requests; empty for a histogram."""
-    percentiles_s: Mapping[str, Mapping[float, BootstrapInterval]] = field(default_factory=dict)
-    """Operation -> percent -> value with its interval, as far out as the sample carries."""
+    warnings: tuple[str, ...]
+    memories: tuple[int, ...]
+    """Requests after which the past of each operation's series is forgotten; 1 of a histogram."""
+    percentiles_s: Mapping[str, Mapping[float, Interval]]
+    """Operation -> percent -> value with its interval, as far out as the samples carry."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the evidence as an object."""
         return {
             "profile": self.profile.model_dump(mode="json"),
             "points": [],
-            "decorrelation_requests": list(self.lengths),
+            "decorrelation_requests": list(self.memories),
             "percentiles_s": {
-                op: {
-                    f"p{p:g}": {"value": v.value, "low": v.low, "high": v.high}
-                    for p, v in table.items()
-                }
+                op: {f"p{p:g}": interval.to_json() for p, interval in table.items()}
                 for op, table in self.percentiles_s.items()
             },
             "warnings": list(self.warnings),
@@ -63,149 +66,157 @@ class EmpiricalFit:
 
 def fit_empirical(capture: Capture, *, name: str) -> EmpiricalFit:
     """The drive of *capture*, a log, trace or histogram at one depth; FitError for others."""
-    return (_of_bins if capture.requests is None else _of_requests)(capture, name, [])
-
-
-def _of_requests(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:
-    series, sizes, depths = _series(capture, notes)
-    if not any(len(s) >= MIN_SAMPLES for s in series):
-        raise FitError(f"{capture.file.name}: fewer than {MIN_SAMPLES} latencies of either kind")
-    depth = _depth(capture, depths, notes)
-    block = _block_size(capture, sizes, notes)
-    kept: list[tuple[float, ...]] = []
-    lengths: list[int] = []
-    for label, samples in zip(("reads", "writes"), series, strict=True):
+    notes: list[str] = []
+    is_each = capture.requests is not None
+    series, sizes, depths = (_of_requests if is_each else _of_bins)(capture, notes)
+    depth, size = _conditions(capture, depths, sizes, notes)
+    kept: dict[str, Floats] = {}
+    memories, runs, percentiles = {}, {}, {}
+    for op, samples in series.items():
         if len(samples) < MIN_SAMPLES:
             if len(samples):
-                notes.append(f"only {len(samples)} {label}: too few to draw from, left out")
-            kept.append(())
+                notes.append(f"only {len(samples)} {op}s: too few to draw from, left out")
             continue
-        lengths.append(decorrelation_length(samples))
-        few = thinned(samples, MAX_SAMPLES, max(lengths[-1] * 4 * RUN_LENGTHS, 50))
+        memory = memories[op] = decorrelation_length(samples) if is_each else 1
+        run = runs[op] = 1 if memory == 1 else MEMORIES * memory
+        few = kept[op] = thinned(samples, MAX_SAMPLES, max(4 * run, 50))
         if len(few) < len(samples):
-            notes.append(f"{len(few):,} of {len(samples):,} {label} are kept, in runs")
-        kept.append(tuple(np.round(few * 1e6, 2).tolist()))
-    # Runs keep what lasts: some decorrelation lengths, at most a quarter of either series.
-    shortest, longest = min(len(samples) for samples in kept if samples), max(lengths)
+            notes.append(f"{len(few):,} of {len(samples):,} {op}s are kept, in runs")
+        if is_each:
+            most = len(few) // LEAST_RUNS
+            percentiles[op] = percentile_intervals(few, PERCENTS, min(run, most))
+            if run > most:
+                text = "few for what lasts so long, and intervals may be too narrow"
+                notes.append(f"{op}s remember {memory:,} requests: {len(few):,} are {text}")
+    if not kept:
+        raise FitError(f"{capture.file.name}: fewer than {MIN_SAMPLES} latencies of either kind")
+    us = {op: tuple(np.round(few * 1e6, 2).tolist()) for op, few in kept.items()}
     table = EmpiricalLatencies(
-        queue_depth=depth, block_size=Quantity(value=block, basis="measured"),
-        read_us=kept[0], write_us=kept[1],
-        block=1 if longest == 1 else max(1, min(RUN_LENGTHS * longest, shortest // 4)),
-        source=f"{capture.file.name}: requests one by one",
+        queue_depth=depth, block_size=Quantity(value=size, basis="measured"),
+        read_us=us.get("read", ()), write_us=us.get("write", ()),
+        block=min(max(runs.values()), min(map(len, kept.values())) // 4),
+        source=f"{capture.file.name}: {'requests one by one' if is_each else 'histogram'}",
     )  # fmt: skip
-    percentiles: dict[str, Mapping[float, BootstrapInterval]] = {
-        op: percentile_intervals(samples[: 5 * MAX_SAMPLES], PERCENTS, trials=200)
-        for op, samples in zip(("read", "write"), series, strict=True)
-        if len(samples) >= MIN_SAMPLES
-    }
-    return replace(_fit(name, table, notes, tuple(lengths)), percentiles_s=percentiles)
-
-
-def _series(capture: Capture, notes: list[str]) -> tuple[tuple[Floats, Floats], Floats, Floats]:
-    """Latencies, s, of reads and of writes in order; sizes; depths at issue (empty: unknown)."""
-    if capture.requests is None:
-        raise FitError(f"{capture.file.name}: holds no requests")
-    whole = capture.requests.select(pl.col("issue_ns").is_not_null().all()).collect().item()
-    if whole:
-        a = arrivals_of(capture, notes)
-        pair = (a.latency_s[~a.write], a.latency_s[a.write])
-        return pair, a.size.astype(float), a.depth.astype(float)
-    frame = (
-        capture.requests.select(pl.col("op").cast(pl.String), "latency_ns", "bytes")
-        .filter((pl.col("latency_ns") > 0) & pl.col("op").is_not_null())
-        .collect()
-    )
-    values = frame["latency_ns"].to_numpy().astype(float) / 1e9
-    write = (frame["op"] == "write").to_numpy()
-    none = np.zeros(0)
-    return (values[~write], values[write]), frame["bytes"].to_numpy().astype(float), none
-
-
-def _depth(capture: Capture, depths: Floats, notes: list[str]) -> int:
-    """Queue depth of the capture: stated, or recovered from its requests."""
-    stated = {m.conditions.outstanding for m in capture.measurements} - {None}
-    if len(stated) == 1:
-        return max(1, stated.pop() or 1)
-    if not depths.size:
-        notes.append("the queue depth of the capture is not known; 1 is taken")
-        return 1
-    low, middle, high = np.quantile(depths, (0.1, 0.5, 0.9))
-    if high > 1.5 * low and high - low > 2:
-        notes.append(
-            f"the depth varied from {low:.0f} to {high:.0f}: the samples are of no single depth; "
-            "fit the trace instead to have a drive for each"
-        )
-    return max(1, round(float(middle)))
-
-
-def _block_size(capture: Capture, sizes: Floats, notes: list[str]) -> int:
-    stated = [m.conditions.block_size for m in capture.measurements]
-    known = {size for size in stated if isinstance(size, int) and size}
-    if len(known) == 1:
-        return known.pop()
-    positive = sizes[sizes > 0]
-    if not positive.size:
-        notes.append("the block size of the capture is not known; 4 KiB is taken")
-        return 4096
-    if len(np.unique(positive)) > 1:
-        notes.append("requests of several sizes: the samples are of their mix")
-    return int(np.median(positive))
-
-
-def _of_bins(capture: Capture, name: str, notes: list[str]) -> EmpiricalFit:
-    """From the histogram of the one measurement of *capture*."""
-    found = [m for m in capture.measurements if any(_binned(r.clat, r.lat) for r in m.ops.values())]
-    if not found:
-        raise FitError(
-            f"{capture.file.name}: holds neither single requests nor a histogram; give a latency "
-            "log, a block trace or fio's json+"
-        )
-    if len(found) > 1:
-        raise FitError(
-            f"{capture.file.name}: holds {len(found)} measurements; an empirical drive is of one"
-        )
-    samples: dict[str, tuple[float, ...]] = {}
-    for op, result in found[0].ops.items():
-        table = _binned(result.clat, result.lat)
-        if table is not None:
-            samples[op] = tuple(np.round(samples_of_bins(table) * 1e6, 2).tolist())
-    notes.append("from a histogram: samples are drawn one by one, so episodes are lost")
-    table_out = EmpiricalLatencies(
-        queue_depth=_depth(capture, np.zeros(0), notes),
-        block_size=Quantity(value=_block_size(capture, np.zeros(0), notes), basis="measured"),
-        read_us=samples.get("read", ()),
-        write_us=samples.get("write", ()),
-        source=f"{capture.file.name}: histogram",
-    )
-    return _fit(name, table_out, notes, ())
-
-
-def _binned(*tables: Latency | None) -> Latency | None:
-    """The first of *tables* that has bins."""
-    return next((t for t in tables if t is not None and t.bin_count is not None), None)
-
-
-def samples_of_bins(table: Latency, count: int = FROM_BINS) -> Floats:
-    """float64[count], s: evenly spaced quantiles of a histogram, the largest bin last."""
-    if table.bin_s is None or table.bin_count is None:
-        return np.zeros(0)
-    cumulative = np.cumsum(table.bin_count)
-    ranks = (np.arange(count) + 0.5) / count * cumulative[-1]
-    values: Floats = np.asarray(table.bin_s, float)[np.searchsorted(cumulative, ranks)]
-    values[-1] = float(np.asarray(table.bin_s)[np.flatnonzero(table.bin_count)[-1]])
-    return values
-
-
-def _fit(
-    name: str, table: EmpiricalLatencies, notes: Sequence[str], lengths: tuple[int, ...]
-) -> EmpiricalFit:
     q = Quantity
     profile = DriveProfile(
         name=name, link="pcie4 x4", capacity=q(value=1e12), host_included=True,
         dies=q(value=64), channels=q(value=8), commands=q(value=1e6),
         read_bandwidth=q(value=7e9), write_bandwidth=q(value=5e9),
-        read=blank_reads(), write=blank_writes(), latencies=table,
-        notes=f"latencies as captured at queue depth {table.queue_depth}; not for other depths",
+        read=blank_reads(), write=blank_writes(), latencies=table, notes=notes[0],
     )  # fmt: skip
-    honest = f"honest only at queue depth {table.queue_depth}, where it was captured"
-    return EmpiricalFit(profile, (honest, *notes), lengths)
+    return EmpiricalFit(profile, tuple(notes), tuple(memories.values()), percentiles)
+
+
+def _of_requests(capture: Capture, notes: list[str]) -> tuple[dict[str, Floats], Floats, Floats]:
+    """Latencies, s, of each operation in order; sizes; depths at issue (empty: unknown)."""
+    assert capture.requests is not None
+    depths = np.zeros(0)
+    if capture.requests.select(pl.col("issue_ns").is_not_null().all()).collect().item():
+        a = arrivals_of(capture, notes)
+        latency, write, sizes, depths = a.latency_s, a.write, a.size, a.depth.astype(float)
+    else:  # a log: as requests ended
+        known = (pl.col("latency_ns") > 0) & pl.col("op").is_not_null()
+        frame = capture.requests.filter(known).collect()
+        latency, sizes = frame["latency_ns"].to_numpy() / 1e9, frame["bytes"].to_numpy()
+        write = (frame["op"] == "write").to_numpy()
+    return {"read": latency[~write], "write": latency[write]}, sizes.astype(float), depths
+
+
+def _of_bins(capture: Capture, notes: list[str]) -> tuple[dict[str, Floats], Floats, Floats]:
+    """Evenly spaced quantiles of the histograms of the one measurement of *capture*."""
+    found = [table for m in capture.measurements if (table := {
+        op: (t.bin_s, t.bin_count) for op, r in m.ops.items() for t in (r.lat, r.clat)
+        if t is not None and t.bin_s is not None and t.bin_count is not None
+    })]  # fmt: skip
+    if len(found) != 1:
+        what = "neither single requests nor a histogram; give a latency log, a block trace or fio's"
+        held = f"{len(found)} measurements; give one" if found else f"{what} json+"
+        raise FitError(f"{capture.file.name}: holds {held}")
+    notes.append("from a histogram: samples are drawn one by one, so episodes are lost")
+    percents = np.linspace(0, 100, FROM_BINS + 1)[1:]
+    series: dict[str, Floats] = {op: np.array([*percentiles_of_bins(*bins, percents).values()])
+              for op, bins in found[0].items()}  # fmt: skip
+    return series, np.zeros(0), np.zeros(0)
+
+
+def _conditions(
+    capture: Capture, depths: Floats, sizes: Floats, notes: list[str]
+) -> tuple[int, int]:
+    """Queue depth and block size of *capture*: as stated, else those of its requests."""
+    stated = [m.conditions for m in capture.measurements]
+    depth, size = _one(c.outstanding for c in stated), _one(c.block_size for c in stated)
+    if depth is None and depths.size:
+        low, middle, high = np.quantile(depths, (0.1, 0.5, 0.9))
+        depth = max(1, round(float(middle)))
+        if high > 1.5 * low and high - low > 2:
+            span = f"the depth varied from {low:.0f} to {high:.0f}: the samples are of no single"
+            notes.append(f"{span} depth; fit the trace instead to have a drive for each")
+    where = f"queue depth {depth}, where it was captured"
+    unknown = "the depth of its capture, not known: put it in place of latencies.queue_depth = 1"
+    notes.insert(0, f"honest only at {where if depth else unknown}")
+    if size is None and sizes.any():  # one size is stated
+        size = int(np.median(sizes))
+        notes.append("requests of several sizes: the samples are of their mix")
+    elif size is None:
+        notes.append("the block size of the capture is not known; 4 KiB is taken")
+    return depth or 1, size or 4096
+
+
+def _one(stated: Iterable[Any]) -> int | None:
+    """The whole number above 0 that is stated, if it is one."""
+    found = {value for value in stated if isinstance(value, int) and value > 0}
+    return found.pop() if len(found) == 1 else None
+
+
+def decorrelation_length(series: Floats) -> int:
+    """Smallest lag from which the autocorrelation stays below 0.1 or what noise would show.
+
+    *series*: float64[n] in order. 1 for independent samples, n / 10 at most. The autocorrelation of
+    the ranks is averaged over lags k to 2k, so that one lucky lag does not end the search.
+    Source: Law, Simulation Modeling and Analysis, section 9.5 (batch sizes).
+
+    >>> decorrelation_length(np.random.default_rng(1).normal(size=5000))
+    1
+    """
+    n, ordered = len(series), np.sort(series)
+    ranks = sum(np.searchsorted(ordered, series, side) for side in ("left", "right"))
+    spectrum = np.fft.rfft(ranks - np.mean(ranks), 2 * n)
+    rho = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n)[:n]
+    limit = max(FORGOTTEN, 1.96 / np.sqrt(n)) * rho[0]
+    longest, lag = max(1, n // 10), 1
+    while lag < longest and float(np.mean(rho[lag : 2 * lag + 1])) > limit:
+        lag = max(lag + 1, lag * 5 // 4)
+    return min(lag, longest)
+
+
+def thinned(series: Floats, most: int, run: int) -> Floats:
+    """At most *most* samples: runs of *run* consecutive ones, evenly spread, in order.
+
+    >>> thinned(np.arange(10.0), 4, 2).tolist()
+    [0.0, 1.0, 8.0, 9.0]
+    """
+    if len(series) <= most:
+        return series
+    length = min(run, most)
+    starts = np.linspace(0, len(series) - length, most // length).round().astype(int)
+    return np.concatenate([series[s : s + length] for s in starts])
+
+
+def percentile_intervals(
+    series: Floats, percents: Sequence[float], run: int, *, trials: int = 200
+) -> dict[float, Interval]:
+    """95 % intervals of those percentiles of *series* that have enough samples beyond them.
+
+    Bootstrap in circular blocks of *run* samples. Source: Politis and Romano 1992.
+
+    >>> percentile_intervals(np.ones(20), [50.0, 99.0], 1)
+    {50.0: Interval(value=1.0, low=1.0, high=1.0)}
+    """
+    n = len(series)
+    kept = [p for p in percents if min(p, 100 - p) / 100 * n >= MIN_BEYOND]
+    shares = np.array(kept) / 100
+    starts = np.random.default_rng(1).integers(0, n, (trials, -(-n // run), 1))
+    drawn = ((starts + np.arange(run)) % n).reshape(trials, -1)[:, :n]
+    ends = np.quantile(np.quantile(series[drawn], shares, axis=1), (0.025, 0.975), axis=1)
+    table = np.vstack([np.quantile(series, shares), ends]).T.tolist()
+    return {p: Interval(*row) for p, row in zip(kept, table, strict=True)}

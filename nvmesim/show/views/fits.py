@@ -138,21 +138,12 @@ def _of_requests(fit: TraceFit | EmpiricalFit, warnings: b.Warnings) -> list[b.B
     """What the profile is made of, its charts, percentiles or classes of requests."""
     from nvmesim.calibrate.trace.fit import TraceFit
 
-    found = fit.profile.latencies
-    if isinstance(fit, TraceFit):
-        made = "served in batches" if fit.structure.rounds else f"of {fit.structure.dies} dies"
-        made += ", fitted to single requests under their own arrivals"
-    elif found is None:
-        made = "made of the samples of a capture"
-    else:
-        made = (
-            f"made of {len(found.read_us):,} reads and {len(found.write_us):,} writes, drawn in "
-            f"runs of {found.block} at queue depth {found.queue_depth}"
-        )
-    head: list[b.Block] = [b.Line(f"A {fit.profile.kind} {made}", "soft"), warnings]
-    if isinstance(fit, TraceFit):
-        return [*head, *_of_trace(fit), *profile_blocks(fit)]
-    return [*head, *_of_samples(fit), *profile_blocks(fit)[1:]]
+    if not isinstance(fit, TraceFit):
+        return [*_of_samples(fit, warnings), *profile_blocks(fit)[1:]]
+    made = "served in batches" if fit.structure.rounds else f"of {fit.structure.dies} dies"
+    made += ", fitted to single requests under their own arrivals"
+    head = b.Line(f"A {fit.profile.kind} {made}", "soft")
+    return [head, warnings, *_of_trace(fit), *profile_blocks(fit)]
 
 
 def _of_trace(fit: TraceFit) -> list[b.Block]:
@@ -178,34 +169,26 @@ def _of_trace(fit: TraceFit) -> list[b.Block]:
     return [*parts, b.Section("Class by class", (shown,), on_terminal=True)]
 
 
-def _of_samples(fit: EmpiricalFit) -> list[b.Block]:
-    from nvmesim.show.charts.fit_charts import distributions, requests_over_time
+def _of_samples(fit: EmpiricalFit, warnings: b.Warnings) -> list[b.Block]:
+    """How many samples there are, their distribution, and how sure their percentiles are."""
+    from nvmesim.show.charts.fit_charts import distributions
 
     found = fit.profile.latencies
-    if found is None:
-        return []
-    charts = {}
-    for name, values in (("read", found.read_us), ("write", found.write_us)):
-        if not values:
-            continue
-        samples = np.asarray(values) / 1e6
-        tables = {f"measured {name}s": samples}
-        at = np.cumsum(samples) / found.queue_depth
-        charts[f"Distribution of latency, {name}s"] = distributions(tables), ""
-        charts[f"Latency over time, {name}s"] = (
-            requests_over_time(at, tables),
-            "In the order in which they were measured.",
-        )
-    out: list[b.Block] = [b.Section("Charts", (b.Charts(charts),))]
+    assert found is not None
+    samples = {"reads": np.array(found.read_us) / 1e6, "writes": np.array(found.write_us) / 1e6}
+    tables = {f"measured {op}": values for op, values in samples.items() if len(values)}
+    made = words.joined([f"{len(values):,} {op}" for op, values in samples.items() if len(values)])
+    head = b.Line(f"A drive made of {made}, drawn in runs of {found.block:,}", "soft")
+    rows = [
+        [f"p{p:g} of {op}s", *map(words.microseconds, (i.value, i.low, i.high))]
+        for op, percentiles in fit.percentiles_s.items() for p, i in percentiles.items()
+    ]  # fmt: skip
     heads = ("percentile", "value [us]", "95 % from [us]", "to [us]")
-    for op, percentiles in fit.percentiles_s.items():
-        rows = [
-            [f"p{p:g}", *map(words.microseconds, (i.value, i.low, i.high))]
-            for p, i in sorted(percentiles.items())
-        ]
-        title = f"Percentiles, {op}s"
-        out.append(b.Section(title, (b.table(title, heads, rows),), on_terminal=True))
-    return out
+    chart = b.Charts({"Distribution of latency": (distributions(tables), "")})
+    return [
+        head, warnings, b.Section("Charts", (chart,)),
+        b.Section("Percentiles", (b.table("Percentiles", heads, rows),), on_terminal=True),
+    ]  # fmt: skip
 
 
 # The profile --------------------------------------------------------------------------------------
