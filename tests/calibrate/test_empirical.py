@@ -1,5 +1,6 @@
 """An empirical drive answers with what was captured, at the depth where it was captured."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from nvmesim.calibrate.drive.empirical import (
     thinned,
 )
 from nvmesim.calibrate.points import Point
+from nvmesim.capture.capture import Conditions, percentiles_of_bins
 from nvmesim.capture.registry import read_capture
 from nvmesim.catalog.load import load
 from nvmesim.cli.main import run_command
@@ -22,6 +24,7 @@ from tests.calibrate.written import known_drive, requests_of, write_blkparse
 from tests.predict.scenarios import scenario
 
 TRACES = Path(__file__).parents[1] / "capture" / "data"
+LOGS = Path(__file__).parents[2] / "calibration" / "local-disk" / "logs"
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +99,8 @@ def test_thinning_keeps_runs_and_their_order() -> None:
 def test_a_fio_log_and_a_histogram_are_read() -> None:
     log = fit_empirical(read_capture(TRACES / "fio-log" / "rr_qd1_clat.1.log.gz"), name="log")
     assert len(log.profile.latencies.read_us) > 100
+    alone = LOGS / "randread_qd1_each_clat.1.log.gz"  # beside the JSON of its run
+    assert "queue depth 1," in fit_empirical(read_capture(alone), name="alone").warnings[0]
     path = TRACES / "fio-json" / "randread_4k_qd4.jsonplus.json.gz"
     capture = read_capture(path)
     bins = fit_empirical(capture, name="bins").profile.latencies
@@ -105,48 +110,62 @@ def test_a_fio_log_and_a_histogram_are_read() -> None:
     for percent in (50.0, 99.0):
         found = np.percentile(bins.read_us, percent) / 1e6
         assert found == pytest.approx(clat.percentiles_s[percent], rel=0.02)
+    assert (len(bins.read_us), bins.block) == (4000, 1)
+    least = percentiles_of_bins(clat.bin_s, clat.bin_count, [0.025])[0.025]
+    ends = (1e6 * least, 1e6 * clat.bin_s[-1])
+    assert (bins.read_us[0], bins.read_us[-1]) == pytest.approx(ends, abs=0.006)
+    unstated = (replace(capture.measurements[0], conditions=Conditions()),)
+    fit = fit_empirical(replace(capture, measurements=unstated), name="unstated")
+    assert "latencies.queue_depth" in fit.warnings[0]
+    assert fit.profile.latencies.block_size.value == 4096
 
 
 def test_what_a_lone_log_does_not_tell_is_said(tmp_path: Path) -> None:
     log = tmp_path / "x_clat.1.log"
-    slow = np.repeat(np.random.default_rng(1).random(30) < 0.5, 50)
-    log.write_text(
-        "".join(f"{i}, {90_000 if s else 30_000}, 0, 4096, 0\n" for i, s in enumerate(slow))
-    )
+    latencies = [0, *[90_000] * 750, *[30_000] * 750]
+    log.write_text("".join(f"{i}, {ns}, 0, 4096, 0\n" for i, ns in enumerate(latencies)))
     fit = fit_empirical(read_capture(log), name="x")
     assert fit.profile.latencies.queue_depth == 1
+    assert fit.profile.latencies.read_us == (*[90.0] * 750, *[30.0] * 750)
+    assert fit.profile.latencies.block == 1500 // 4
     assert "latencies.queue_depth" in fit.warnings[0]
     assert "latencies.queue_depth" in fit.profile.notes
     assert any("intervals may be too narrow" in text for text in fit.warnings)
-    assert not any("size" in text for text in fit.warnings)
+    assert not any("size" in text or "are kept" in text for text in fit.warnings)
 
 
 def test_a_hundred_latencies_are_enough(tmp_path: Path) -> None:
     log = tmp_path / "x_clat.1.log"
-    rows = [f"{i}, {30_000 + i * 7919 % 1000}, 0, 4096, 0\n" for i in range(100)]
+    ns = [30_919, *np.random.default_rng(1).integers(30_000, 31_000, 99).tolist()]
+    rows = [f"{i}, {one}, 0, 4096, 0\n" for i, one in enumerate(ns)]
     log.write_text("".join(rows))
-    assert len(fit_empirical(read_capture(log), name="x").profile.latencies.read_us) == 100
+    fit = fit_empirical(read_capture(log), name="x")
+    assert len(fit.profile.latencies.read_us) == 100
+    assert fit.profile.latencies.read_us[0] == 30.92
+    assert (fit.memories, fit.profile.latencies.block) == ((1,), 1)
     log.write_text("".join(rows[1:]))
     with pytest.raises(FitError, match="fewer than 100"):
         fit_empirical(read_capture(log), name="x")
 
 
-@pytest.mark.parametrize(("deepest", "varied"), [(3, False), (4, True)])
+@pytest.mark.parametrize(
+    ("least", "most", "varied"), [(1, 3, False), (1, 4, True), (6, 9, False), (6, 10, True)]
+)
 def test_requests_of_several_depths_and_sizes_are_said_to_be(
-    tmp_path: Path, deepest: int, varied: bool
+    tmp_path: Path, least: int, most: int, varied: bool
 ) -> None:
-    """Bursts of one and of *deepest*, which end a microsecond after each other."""
-    rows, at = [], 0
-    for i in range(600):
-        burst = deepest if i % 2 else 1
-        rows += [(at + k * 10**5, at + 10**8 + k * 10**6, 0, 4096 << i % 3) for k in range(burst)]
-        at += 10**9
+    """One request beside *least* - 1 that last, or *most* - 1."""
+    beside = [
+        (k, 10**12 * (2000 if k < least - 1 else 1000), 0, 4096 << k % 3) for k in range(most - 1)
+    ]
+    at = [(10**12 * i, 10**12 * i + 10**8, 0, 4096 << i % 3) for i in range(2000)]
+    rows = sorted([*beside, *at])
     path = tmp_path / "bursts.blkparse"
     write_blkparse(path, np.array(rows))
     fit = fit_empirical(read_capture(path), name="x")
-    assert any("depth varied from 1 to" in text for text in fit.warnings) == varied
+    assert any(f"varied from {least} to" in text for text in fit.warnings) == varied
     assert any("several sizes" in text for text in fit.warnings)
-    assert fit.profile.latencies.queue_depth == 2
+    assert least <= fit.profile.latencies.queue_depth <= most
     assert fit.profile.latencies.block_size.value == 8192
 
 

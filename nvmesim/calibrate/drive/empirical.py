@@ -79,7 +79,7 @@ def fit_empirical(capture: Capture, *, name: str) -> EmpiricalFit:
             continue
         memory = memories[op] = decorrelation_length(samples) if is_each else 1
         run = runs[op] = 1 if memory == 1 else MEMORIES * memory
-        few = kept[op] = thinned(samples, MAX_SAMPLES, max(4 * run, 50))
+        few = kept[op] = thinned(samples, MAX_SAMPLES, 4 * run)
         if len(few) < len(samples):
             notes.append(f"{len(few):,} of {len(samples):,} {op}s are kept, in runs")
         if is_each:
@@ -115,8 +115,7 @@ def _of_requests(capture: Capture, notes: list[str]) -> tuple[dict[str, Floats],
         a = arrivals_of(capture, notes)
         latency, write, sizes, depths = a.latency_s, a.write, a.size, a.depth.astype(float)
     else:  # a log: as requests ended
-        known = (pl.col("latency_ns") > 0) & pl.col("op").is_not_null()
-        frame = capture.requests.filter(known).collect()
+        frame = capture.requests.drop_nulls(["latency_ns", "op"]).collect()
         latency, sizes = frame["latency_ns"].to_numpy() / 1e9, frame["bytes"].to_numpy()
         write = (frame["op"] == "write").to_numpy()
     return {"read": latency[~write], "write": latency[write]}, sizes.astype(float), depths
