@@ -1,4 +1,4 @@
-"""Plan tables of a resolved volume: its geometry, columns and read policy put together."""
+"""Plan tables of a resolved volume: its geometry, columns, zones and read policy put together."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ MAX_SECTORS: Final = 1280 * 1024
 
 @dataclass(frozen=True)
 class Part:
-    """Stripes that lie on the same members, in this order."""
+    """Stripes that lie on the same members, in this order; *share* of the volume is of them."""
 
     geometry: RaidGeometry
     members: tuple[int, ...]
+    share: int
 
 
 def volume_geometry(volume: Volume, drives: Sequence[Drive] = ()) -> RaidGeometry:
@@ -68,7 +69,7 @@ def volume_geometry(volume: Volume, drives: Sequence[Drive] = ()) -> RaidGeometr
         max_sectors=min([AGGREGATION if level.records else MAX_SECTORS, *limits]),
         kernel=volume.engine.merge,
         rotational=turning if any(turning) else (),
-        member_size=volume.member_bytes or None,
+        member_size=volume.zone_bytes or volume.member_bytes or None,
         **volume.options(),
     )
 
@@ -92,7 +93,7 @@ def volume_parts(volume: Volume, drives: Sequence[Drive] = ()) -> tuple[Part, ..
     if volume.columns:
         width = volume.columns * (volume.copies if volume.raid.has_chunks else 1)
     if width == n:
-        return (Part(whole, tuple(range(n))),)
+        return (Part(whole, tuple(range(n)), 1),)
     parts = []
     for k in range(n // math.gcd(n, width)):
         members = tuple((k * width + i) % n for i in range(width))
@@ -104,7 +105,7 @@ def volume_parts(volume: Volume, drives: Sequence[Drive] = ()) -> tuple[Part, ..
             rebuilding=tuple(place[m] for m in whole.rebuilding if m in place),
             rotational=tuple(whole.rotational[m] for m in members) if whole.rotational else (),
         )
-        parts.append(Part(part, members))
+        parts.append(Part(part, members, 1))
     return tuple(parts)
 
 
@@ -137,6 +138,8 @@ def _journal_write(volume: Volume, geometry: RaidGeometry, n_bytes: int) -> list
 def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) -> PlanTable:
     parts = volume_parts(volume, drives)
     whole = parts[0].geometry
+    if kind.access == "sequential" and volume.zone_bytes:
+        parts = _zones(whole)
     tables = [_table(part.geometry, kind, volume.first_dirty) for part in parts]
     is_whole = len(parts) == 1 and parts[0].members == tuple(range(whole.members))
     table = tables[0] if is_whole else _assembled(parts, tables, len(volume.members), kind)
@@ -165,21 +168,36 @@ def _table(geometry: RaidGeometry, kind: RequestKind, first_dirty: float) -> Pla
     )
 
 
+def _zones(geometry: RaidGeometry) -> tuple[Part, ...]:
+    """A stream over a raid0 of unequal members: zone after zone, each a raid0 of its own."""
+    return tuple(
+        Part(
+            replace(geometry, members=len(z.members), member_size=None, rotational=()),
+            tuple(z.members),
+            (z.end - z.start) // geometry.chunk,
+        )
+        for z in geometry.address_map.zones
+        if len(z.members) > 1
+    )
+
+
 def _assembled(
     parts: Sequence[Part], tables: Sequence[PlanTable], n_members: int, kind: RequestKind
 ) -> PlanTable:
-    """One table of the parts', members by their number on the volume, each of an equal share."""
+    """One table of the parts', members by their number on the volume, each by its share."""
     plans = PlanSet()
     orders = []
+    total = sum(part.share for part in parts)
     lengths = [len(table.order) for table in tables]
     for part, table in zip(parts, tables, strict=True):
         numbers = plans.add(_renamed(plan, part.members) for plan in table.plans)
+        share = part.share / total
         if kind.access == "sequential":
             slab = ALIQUOT if part.geometry.record.records else SLAB
-            most = MAX_ORDER / len(parts) / 4
-            wanted = min(slab * part.geometry.members / kind.n_bytes, most)
+            wanted = min(slab * part.geometry.members / kind.n_bytes, MAX_ORDER * share / 4)
+            wanted = wanted if len({p.share for p in parts}) == 1 else MAX_ORDER * share / 4
         else:
-            wanted = max(lengths) * (1 if len({*lengths}) == 1 else 64)
+            wanted = max(lengths) * len(parts) * share * (1 if len({*lengths}) == 1 else 64)
         repeats = max(1, round(wanted / len(table.order)))
         check_offsets(repeats * len(table.order) * len(parts))
         orders.append(np.tile(numbers[table.order], repeats))

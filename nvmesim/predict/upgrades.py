@@ -478,7 +478,7 @@ def _halves(volume: Volume) -> list[Volume]:
         return []
     return [
         replace(volume, name=part_name(volume.name, i), members=volume.members[half],
-                spares=() if i else volume.spares)
+                zone_bytes=volume.zone_bytes[half], spares=() if i else volume.spares)
         for i, half in enumerate((slice(n // 2), slice(n // 2, None)))
     ]  # fmt: skip
 

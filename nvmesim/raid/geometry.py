@@ -86,7 +86,7 @@ class RaidGeometry(ArrayOptions):
     max_segments: int = 128
     kernel: str = "6.1"
     rotational: tuple[bool, ...] = ()
-    member_size: int | None = None
+    member_size: int | tuple[int, ...] | None = None
 
     @cached_property
     def _hash(self) -> int:
@@ -147,7 +147,8 @@ class RaidGeometry(ArrayOptions):
         size = self.member_size
         if size is None and self.layout_name.startswith("far"):
             size = 1 << 40
-        return raid_map(self.level, self.members, self.chunk or None, self.layout_name, size)
+        sizes = list(size) if isinstance(size, tuple) else size
+        return raid_map(self.level, self.members, self.chunk or None, self.layout_name, sizes)
 
     @cached_property
     def stripe_roles(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:

@@ -22,6 +22,7 @@ PARITY_LAYOUTS: Final = {
     "parity-first": "pf",
     "parity-last": "pl",
 }
+ZONE_LAYOUTS: Final = {"original": "1", "alternate": "2"}
 """How md counts the chunks of a raid0 behind its shorter members. Source: md(4)."""
 _COPY_LAYOUT: Final = re.compile(r"^(near|far|offset|n|f|o)[-_ ]?(\d{1,4})$")
 _COPY_NAMES: Final = {"n": "near", "f": "far", "o": "offset"}
@@ -144,7 +145,7 @@ LEVELS: Final = {
     for level in (
         Level(
             "raid0", 0, 1, "pieces",  # mdadm builds one of one member with --force
-            any_chunk=True,
+            layouts=ZONE_LAYOUTS, default_layout="original", any_chunk=True,
         ),
         Level("raid1", 1, 2, "pieces", copies="all", has_chunks=False, write_mostly=True),
         Level("raid10", 10, 2, "pieces", copies="layout", default_layout="near2"),

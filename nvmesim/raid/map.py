@@ -6,6 +6,7 @@ value; offsets are bytes on the volume, member offsets are bytes from the start 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -19,6 +20,17 @@ BLOCK: Final = 4 * KIB
 """A stripe row of raid5/6 and the smallest chunk: one page. Source: md raid5.c, STRIPE_SIZE."""
 
 Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A range of a raid0 volume that is striped over the same members."""
+
+    start: int  # bytes on the volume
+    end: int  # bytes on the volume
+    member_start: int  # bytes on each member
+    members: tuple[int, ...]
+    first_chunk: int  # chunk index that member 0 of the zone is counted from
 
 
 def check_geometry(level: int, members: int, chunk: int | None, layout: str) -> None:
@@ -93,7 +105,7 @@ class RaidMap:
     members: int
     chunk: int  # bytes; for raid1 the whole member, in effect
     layout: str
-    member_size: int | None  # bytes
+    member_sizes: tuple[int, ...] | None  # bytes, one each
 
     @cached_property
     def _level(self) -> Level:
@@ -110,8 +122,10 @@ class RaidMap:
             return [(member, offset) for member in range(self.members)]
         index, inside = divmod(offset, self.chunk)
         if not self._level.redundant:
-            row, member = divmod(index, self.members)
-            return [(member, row * self.chunk + inside)]
+            zone = next(zone for zone in self.zones if offset < zone.end)
+            member = zone.members[(index - zone.first_chunk) % len(zone.members)]
+            row = (offset - zone.start) // self.chunk // len(zone.members)
+            return [(member, zone.member_start + row * self.chunk + inside)]
         if self._level.mirrored:
             return [(m, row * self.chunk + inside) for m, row in self._copies(index)]
         stripe, data = divmod(index, self.data_disks)
@@ -142,7 +156,7 @@ class RaidMap:
             raise InputError(f"member is {member}; the array has members 0 to {self.members - 1}")
         if member_offset < 0:
             raise InputError(f"member offset is {member_offset}; it is at least 0")
-        if self.member_size is not None and member_offset >= self.member_size:
+        if self.member_sizes is not None and member_offset >= self.member_sizes[member]:
             return None
         offset = self._data_at(member, member_offset)
         if offset is None or (self.capacity is not None and offset >= self.capacity):
@@ -162,9 +176,14 @@ class RaidMap:
     @cached_property
     def capacity(self) -> int | None:
         """Bytes of the volume, or None when the size of the members was not given."""
-        if self.member_size is None or not self._level.has_chunks:
-            return self.member_size
-        rows = self.member_size // self.chunk
+        if self.member_sizes is None:
+            return None
+        smallest = min(self.member_sizes)
+        if not self._level.has_chunks:
+            return smallest
+        if not self._level.redundant:
+            return self.zones[-1].end if self.zones else 0
+        rows = smallest // self.chunk
         if self._level.mirrored:
             kind, copies = self._level.copies_of(self.members, self.layout)
             if kind == "near":
@@ -172,14 +191,30 @@ class RaidMap:
             return rows // copies * self.members * self.chunk
         return rows * self.data_disks * self.chunk
 
+    @cached_property
+    def zones(self) -> tuple[Zone, ...]:
+        """Zones of raid0, by the members' usable sizes; one open zone when sizes are unknown."""
+        if self.member_sizes is None:
+            return (Zone(0, 2**63, 0, tuple(range(self.members)), 0),)
+        usable = [size // self.chunk * self.chunk for size in self.member_sizes]
+        zones: list[Zone] = []
+        start = limit = 0
+        for size in sorted(set(usable) - {0}):
+            inside = tuple(m for m, length in enumerate(usable) if length >= size)
+            end = start + (size - limit) * len(inside)
+            origin = 0 if self.layout == "original" else start // self.chunk
+            zones.append(Zone(start, end, limit, inside, origin))
+            start, limit = end, size
+        return tuple(zones)
+
     @property
     def _far_rows(self) -> int:
         """Rows between the copies of a far layout. Source: md raid10.c, calc_sectors."""
-        if self.member_size is None:
+        if self.member_sizes is None:
             raise GeometryError(
                 f"layout {self.layout!r} has its copies far apart; give member_size to place them"
             )
-        return self.member_size // self.chunk // self.copies
+        return min(self.member_sizes) // self.chunk // self.copies
 
     def _copies(self, index: int) -> list[Place]:
         """Member and row of each copy of chunk *index* of a raid10."""
@@ -199,13 +234,25 @@ class RaidMap:
             return member_offset
         row, inside = divmod(member_offset, self.chunk)
         if not self._level.redundant:
-            return (row * self.members + member) * self.chunk + inside
+            return self._zone_data_at(member, member_offset)
         if self._level.mirrored:
             return self._copy_data_at(member, row, inside)
         places = data_places(self.level, self.layout, self.members, row)
         if member not in places:
             return None
         return (row * self.data_disks + places.index(member)) * self.chunk + inside
+
+    def _zone_data_at(self, member: int, member_offset: int) -> int | None:
+        for zone in self.zones:
+            count = len(zone.members)
+            length = (zone.end - zone.start) // count
+            inside = member_offset - zone.member_start
+            if member in zone.members and 0 <= inside < length:
+                first = zone.start // self.chunk
+                turn = (zone.members.index(member) + zone.first_chunk - first) % count
+                index = first + inside // self.chunk * count + turn
+                return index * self.chunk + inside % self.chunk
+        return None
 
     def _copy_data_at(self, member: int, row: int, inside: int) -> int | None:
         kind, copies = self._level.copies_of(self.members, self.layout)
@@ -228,14 +275,14 @@ class RaidMap:
 
 def raid_map(
     level: int | str, members: int, chunk: int | str | None = None, layout: str | None = None,
-    member_size: int | str | None = None,
+    member_size: int | str | Sequence[int | str] | None = None,
 ) -> RaidMap:  # fmt: skip
     """Address map of an array as Linux md lays it out.
 
     *chunk* and *member_size* are bytes or texts such as ``"512 KiB"``; *member_size* is the space
-    for data on each member. It may be left out where the map does not depend on it (only a far
-    layout does); then ``capacity`` is None. raid1 needs no *chunk*. Raises GeometryError when md
-    could not build the array.
+    for data on each member, one value or one per member (raid0 then has zones). It may be left out
+    where the map does not depend on it (only a far layout does); then ``capacity`` is None. raid1
+    needs no *chunk*. Raises GeometryError when md could not build the array.
     Source: md ground truth, kernel 6.1.192, mdadm 4.2.
 
     >>> volume = raid_map("raid5", 4, "64 KiB", member_size="1 GiB")
@@ -248,14 +295,29 @@ def raid_map(
     number, name = record.number, record.layout(layout)
     size = parse_size(chunk) if isinstance(chunk, str) else chunk
     check_geometry(number, members, size, name)
-    space = parse_size(member_size) if isinstance(member_size, str) else member_size
-    if space is not None and space <= 0:
-        raise GeometryError(f"member_size is {space}; it is more than 0 bytes")
+    sizes = _parse_sizes(member_size, members)
     if not record.has_chunks or size is None:
-        size = space or 2**62
-    if space is not None and record.has_chunks and space < size:
+        size = min(sizes) if sizes else 2**62
+    if sizes is not None and record.has_chunks and max(sizes) < size:
         raise GeometryError(
-            f"member_size is {format_size(space)}; a member holds at least one chunk of"
+            f"member_size is {format_size(max(sizes))}; a member holds at least one chunk of"
             f" {format_size(size)}"
         )
-    return RaidMap(number, members, size, name, space)
+    return RaidMap(number, members, size, name, sizes)
+
+
+def _parse_sizes(
+    member_size: int | str | Sequence[int | str] | None, members: int
+) -> tuple[int, ...] | None:
+    if member_size is None:
+        return None
+    if isinstance(member_size, int | str):
+        member_size = [member_size] * members
+    sizes = tuple(parse_size(size) if isinstance(size, str) else size for size in member_size)
+    if len(sizes) != members:
+        raise GeometryError(
+            f"member_size has {len(sizes)} values for {members} members; give one, or one each"
+        )
+    if min(sizes) <= 0:
+        raise GeometryError(f"member_size is {min(sizes)}; it is more than 0 bytes")
+    return sizes

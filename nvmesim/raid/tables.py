@@ -142,6 +142,8 @@ def representatives(geometry: RaidGeometry, offsets: Ints, block_size: int) -> I
 
 
 def _random_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    if not geometry.record.redundant and isinstance(geometry.member_size, tuple):
+        return _zoned_table(geometry, pattern)
     found = followed_table(geometry, pattern)
     if found is not None:
         return found
@@ -178,6 +180,27 @@ def _planned(geometry: RaidGeometry, pattern: Pattern, count: int) -> PlanTable:
     )
     table = _exact(geometry, pattern, found)
     return replace(table, order=table.order[inverse])
+
+
+def _zoned_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
+    """raid0 on members of different sizes: each zone by its period, weighted by its length."""
+    tables, weights = [], []
+    for zone in geometry.address_map.zones:
+        period = len(zone.members) * geometry.chunk
+        start = zone.start + (pattern.offset - zone.start) % pattern.align
+        count = period // math.gcd(period, pattern.align)
+        check_offsets(count)
+        offsets = start + np.arange(count, dtype=np.int64) * pattern.align
+        starts = zone.start + (offsets - zone.start) % period
+        starts = starts[starts + pattern.block_size <= zone.end]
+        if len(starts):
+            tables.append(_exact(geometry, pattern, starts))
+            weights.append((zone.end - zone.start) // geometry.chunk)
+    if not tables:
+        raise GeometryError(
+            f"block size is {pattern.block_size}; no zone of the raid0 is that long"
+        )
+    return tables[0] if len(tables) == 1 else mixed(tables, weights)
 
 
 def _exact(geometry: RaidGeometry, pattern: Pattern, offsets: Ints) -> PlanTable:

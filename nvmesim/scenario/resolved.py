@@ -142,6 +142,7 @@ class Volume(ArrayOptions):
     controller: str = ""
     filesystem: Literal["ext4", "xfs"] | None = None
     member_bytes: int = 0  # usable size of each member: that of the smallest
+    zone_bytes: tuple[int, ...] = ()
     """Usable size of each member where they differ and all of it is used (RAID0 of md)."""
     table: int = 0
     """Number of the table of the scenario that it is of, maybe with other arrays."""

@@ -119,7 +119,8 @@ class _Resolving:
         capacities = [capacity_bytes(self.drives[member]) for member in self.members]
         self._check_chunk(chunk, min(capacities))
         sizes = [size // chunk * chunk for size in capacities]
-        self._note_mixture(sizes)
+        zoned = not level.redundant and len(set(sizes)) > 1 and engine.merge != "none"
+        self._note_mixture(sizes, zoned)
         slowest, fastest = self._sync_speeds(engine)
         stated = shared(spec, Volume)
         if level.records:
@@ -152,6 +153,7 @@ class _Resolving:
                 "sync_speed_min": slowest,
                 "sync_speed_max": fastest,
                 "member_bytes": min(sizes),
+                "zone_bytes": tuple(sizes) if zoned else (),
             }
         )
 
@@ -302,10 +304,14 @@ class _Resolving:
                 "chunk is needed"
             )
 
-    def _note_mixture(self, sizes: list[int]) -> None:
+    def _note_mixture(self, sizes: list[int], zoned: bool) -> None:
         """Say what members of different sizes and kinds mean for the volume."""
         key = self.key
-        if len(set(sizes)) > 1:
+        if zoned:
+            self.notes.assume(
+                f"{key}: members differ in size; beyond the shorter ones only the longer work"
+            )
+        elif len(set(sizes)) > 1:
             unused = sum(sizes) - len(sizes) * min(sizes)
             self.notes.assume(
                 f"{key}: members differ in size; {units.format_size(min(sizes))} of each used, "
@@ -432,6 +438,8 @@ def _rebuilding(
 
 def volume_bytes(volume: Volume) -> int:
     """Return the usable bytes of *volume*: parity and copies off, the smallest member each."""
+    if volume.zone_bytes:
+        return sum(volume.zone_bytes)
     n, level = len(volume.members), volume.raid
     if level.records:
         return pool_bytes(volume, level)

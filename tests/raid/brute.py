@@ -84,6 +84,26 @@ def raid10_capacity(n: int, kind: str, copies: int, chunk: int, size: int) -> in
     return size // chunk // far * n // near * chunk
 
 
+def raid0_place(sizes: list[int], chunk: int, byte: int, *, alternate: bool) -> Place:
+    """Member and offset of a byte of a raid0, zone after zone, chunk after chunk."""
+    whole = [size // chunk for size in sizes]
+    used = [0] * len(sizes)
+    number, first = 0, 0
+    while True:
+        alive = [m for m in range(len(sizes)) if used[m] < whole[m]]
+        rows = min(whole[m] - used[m] for m in alive)
+        length = rows * len(alive)
+        if byte // chunk < number + length:
+            at = byte // chunk - number
+            turn = (byte // chunk - first) % len(alive)
+            member = alive[turn]
+            return member, (used[member] + at // len(alive)) * chunk + byte % chunk
+        for m in alive:
+            used[m] += rows
+        number += length
+        first = number if alternate else 0
+
+
 def split(offset: int, length: int, limit: int, boundary: int | None) -> list[tuple[int, int]]:
     """Pieces of a request: at *limit* from its start, and each of these at *boundary*.
 

@@ -62,6 +62,22 @@ def test_mirror_maps_to_24_members(kind):
                 assert len({member for member, _ in places}) == copies
 
 
+@EXAMPLES
+@given(st.data())
+def test_striped_maps_of_unequal_members(data):
+    chunk = data.draw(st.sampled_from([4 * KIB, 12 * KIB]))
+    n = data.draw(st.integers(2, 24))
+    sizes = [data.draw(st.integers(1, 6)) * chunk + data.draw(st.integers(0, 2)) * 512
+             for _ in range(n)]  # fmt: skip
+    for layout in ("original", "alternate"):
+        found = raid_map(0, n, chunk, layout, sizes)
+        assert found.capacity == sum(size // chunk for size in sizes) * chunk
+        for offset in range(0, found.capacity, chunk):
+            place = brute.raid0_place(sizes, chunk, offset + 7, alternate=layout == "alternate")
+            assert found.locate(offset + 7) == [place]
+            assert found.data_at(*place) == offset + 7
+
+
 def counted(plan, op):
     """bios and bytes by member of all commands *op*."""
     bios, size = Counter(), Counter()

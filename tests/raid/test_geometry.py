@@ -106,7 +106,7 @@ def test_a_large_request_is_cut_where_linux_cuts_it_unless_told_otherwise():
 def test_the_far_copy_begins_at_half_of_the_members_that_are_given():
     far = RaidGeometry(10, 4, 64 * KIB, "far2", member_size=1024 * KIB)
     assert far.address_map.locate(0) == [(0, 0), (1, 512 * KIB)]
-    assert RaidGeometry(10, 4, 64 * KIB, "near2").address_map.member_size is None
+    assert RaidGeometry(10, 4, 64 * KIB, "near2").address_map.member_sizes is None
 
 
 @pytest.mark.parametrize(

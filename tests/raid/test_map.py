@@ -58,6 +58,7 @@ def test_capacity_is_unknown_without_a_member_size():
         (("raid10", 3, "64 KiB", "near0"), "at least 1 copy"),
         (("raid7", 3, "64 KiB"), "level is 'raid7'"),
         (("raid1", 2, None, "left-symmetric"), "raid1 has no layouts"),
+        (("raid0", 2, "64 KiB", None, [CHUNK]), "member_size has 1 values for 2 members"),
         (("raid0", 2, "64 KiB", None, "4 KiB"), "at least one chunk"),
         (("raid1", 2, None, None, 0), "more than 0 bytes"),
     ],

@@ -164,6 +164,13 @@ def test_commands_of_the_stripe_cache_are_whole_pages_within_the_limits(limit):
     assert set(table.child_bytes[table.child_is_write].tolist()) == {8 * KIB}
 
 
+def test_zones_of_a_raid0_count_by_their_length():
+    sizes = (1024 * KIB, 2048 * KIB, 2048 * KIB)
+    geometry = RaidGeometry(0, 3, 64 * KIB, member_size=sizes)
+    mean = expectation(plan_table(geometry, "write", 4096))
+    np.testing.assert_allclose(mean.member_writes, np.array(sizes) / sum(sizes), rtol=2e-3)
+
+
 def test_a_short_span_touches_only_its_members():
     geometry = RaidGeometry(0, 4, 64 * KIB)
     mean = expectation(plan_table(geometry, "read", 4096, span=128 * KIB))

@@ -248,7 +248,7 @@ FAILED = {
     "chunk": ({"raid": "raid5", "chunk": "6 KiB"}, "multiple of 4 KiB"),
     "power": ({"raid": "raid5", "chunk": "12 KiB"}, "volume.chunk is 12 KiB; raid5 takes a power"),
     "huge": ({"raid": "raid0", "chunk": "2 TB"}, "the smallest member holds"),
-    "layout": ({"raid": "raid0", "layout": "left-symmetric"}, "layout is 'left-symmetric'"),
+    "zones": ({"raid": "raid0", "layout": "left-symmetric"}, "layout is 'left-symmetric'"),
 }  # fmt: skip
 
 

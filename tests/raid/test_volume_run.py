@@ -119,11 +119,18 @@ def test_a_degraded_volume_of_columns_spares_the_other_stripes():
     assert found[0].sum() == 0
 
 
-def test_unequal_members_are_used_as_far_as_the_smallest_goes():
+def test_zones_of_unequal_members():
+    """raid0 of md uses all of every member: the longer ones serve more, alone beyond the others."""
     drives = [
         {"profile": "intel-p4610-1.6tb", "count": 2},
         {"profile": "intel-p4610-6.4tb", "count": 2},
     ]
+    for access in ("random", "sequential"):
+        load = {"access": access, "read": 1.0}
+        found = simulated(ready_for({"raid": "raid0"}, load, drives=drives), 60_000)[:, 0]
+        if access == "random":
+            np.testing.assert_allclose(found, [0.1, 0.1, 0.4, 0.4], rtol=0.1)
+        assert found.sum() == pytest.approx(1.0, rel=1e-3)
     equal = simulated(ready_for({"raid": "raid5"}, {"read": 1.0}, drives=drives), 20_000)
     np.testing.assert_allclose(equal[:, 0], 0.25, rtol=0.05)
     ready = ready_for({"raid": "raid5"}, {}, drives=drives)

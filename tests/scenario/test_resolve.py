@@ -221,7 +221,7 @@ def test_too_few_members(level, least):
         ("raid10", "near1", "2 to 4 copies"),
         ("raid10", "far9", "2 to 4 copies"),
         ("raid10", "left", "near2, far2"),
-        ("raid0", "near2", "layout is 'near2'; raid0 has no layouts"),
+        ("raid0", "near2", "layout is 'near2' for raid0; known: original, alternate"),
     ],
 )
 def test_layouts_that_do_not_exist(level, layout, match):
