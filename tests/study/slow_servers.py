@@ -101,7 +101,7 @@ def asked(thread: Mapping[str, Any], folder: Path) -> Diagnosis:
 
 
 def place(diagnosis: Diagnosis, cause: str) -> int:
-    """Return where the true answer stands, 1 for the first, and after all others if it is not named.
+    """Return where the true answer stands, 1 for the first; `NOT_NAMED` if no explanation says it.
 
     Of rows that lie inside of all predicted intervals it is that nothing is wrong.
     """
