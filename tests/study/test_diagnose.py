@@ -248,6 +248,26 @@ def test_only_small_writes_suffer_from_where_they_begin(size, count):
     assert len(forms("alignment", replace(server, rows=rows))) == count
 
 
+def test_the_requests_of_a_single_drive_may_be_cut_too():
+    tables = tomllib.loads(SERVER)
+    tables["drives"][0]["count"] = 1
+    load = {"access": "sequential", "block_size": "256 KiB", "threads_total": 1, "outstanding": 1}
+    runs = ShortRuns(tables, ".")
+    rows = [MeasuredRow("", load, 1e3, None, is_buffered=False)]
+    cuts = forms("cut", Server(tables, runs.scenario({}, load), rows))
+    rates = [run["iops"] for run in runs.figures([({}, load), (cuts[-1].change, load)], "")]
+    assert rates[1] < 0.7 * rates[0]
+
+
+def test_a_windows_server_may_be_a_guest():
+    tables = {**tomllib.loads(SERVER), "server": {"stack": "windows-2019"}}
+    tables["server"]["sockets"] = [{"cpu": "epyc-7313"}]
+    load = {"access": "random", "block_size": "4 KiB", "threads_total": 4, "outstanding": 32}
+    rows = [MeasuredRow("", load, 1e3, None, is_buffered=False)]
+    server = Server(tables, ShortRuns(tables, ".").scenario({}, load), rows)
+    assert {v.change["workload.*.guest"] for v in forms("guest", server)} == {"hyper-v"}
+
+
 def test_a_limit_may_be_one_of_bytes_where_sizes_differ():
     runs, (reads, writes), server = server_of()
     assert len(forms("limit", server)) == 1
