@@ -22,7 +22,7 @@ an unnamed PCIe 4.0 drive 90 us (github Tratori/nvme-bench-delab), a data sheet'
 LOW, HIGH = 5 * US, 100 * US
 """95 % interval of it where no mix was measured, ps: holds those three."""
 MOST: Final = 640 * US
-"""Longest time that is tried, ps: half of a program, which a read that waits for its end waits."""
+"""Longest time that is tried, ps: nearly a program, whose end comes sooner than that."""
 DOUBT: Final = 0.8
 """Standard deviation of its logarithm: a quarter of what lies between `LOW` and `HIGH`."""
 SUSPENDS: Final = {True: 2 / 3, False: 1 / 3}
