@@ -1,11 +1,11 @@
 """Explanations of the same rows, and how much weight each has.
 
 Rows of pure reads and pure writes cannot tell whether a ceiling is of the dies, which programs
-share, or of the controller, or of the reads' own path, nor whether a read suspends a program or
-waits for it: for a mix that is worth tens of percent. Each is fitted; what rows there are of mixes
-decide, and what they leave open is carried on. Nor does one row of a few threads at depth tell
-whether the drive was full or its threads: how near these were to what the named stack does at the
-host's clock, and how common such a ceiling is behind the link, weigh the two.
+share, or of the controller, or of the reads' own path: for a mix that is worth tens of percent.
+Each is fitted; what rows there are of mixes decide, and what they leave open is carried on. Nor
+does one row of a few threads at depth tell whether the drive was full or its threads: how near
+these were to what the named stack does at the host's clock, and how common such a ceiling is behind
+the link, weigh the two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import open_ceiling
 from nvmesim.calibrate.drive.read_side import CEILINGS, Ceiling, ReadFit
-from nvmesim.calibrate.drive.suspension import SUSPENDS
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit, WriteFit
 from nvmesim.calibrate.evidence import Judged, joint_of
 from nvmesim.calibrate.points import Point
@@ -63,10 +62,6 @@ class Explanation:
     writes: WriteFit | None = None
     notes: tuple[str, ...] = ()
     unidentified: Mapping[str, str] = field(default_factory=dict)
-    suspends: bool | None = None
-    """True if reads suspend programs, false if they wait for them; None: there is no choice"""
-    is_stated: bool = False
-    """True if a data sheet states how it writes"""
 
     @property
     def pair(self) -> tuple[Ceiling | None, Limit | None]:
@@ -76,13 +71,11 @@ class Explanation:
     @property
     def prior(self) -> float:
         """Weight before mixes are looked at."""
-        suspends = SUSPENDS[self.is_stated]
-        share = {None: 1.0, True: suspends, False: 1 - suspends}[self.suspends]
         odds = self.reads.odds if self.reads is not None else 1.0
         weight = PRIOR.get(self.pair, 0.1)
         if self._is_open:
             weight = OPEN_READS.get(self.limit, weight)
-        return weight * share * odds
+        return weight * odds
 
     @property
     def _is_open(self) -> bool:
@@ -104,9 +97,6 @@ class Explanation:
             said = ["no read reached a ceiling: only latency was measured"]
         if self.limit is not None:
             said.append(f"that of writes of {LIMITS[self.limit]}")
-        if self.suspends is not None:
-            said.append("a read suspends a program" if self.suspends else
-                        "a read waits for the end of a program")  # fmt: skip
         text = ", ".join(said)
         return text if self.ceiling else text.replace("that of writes", "the ceiling of writes is")
 
@@ -121,16 +111,9 @@ def weights(tried: Sequence[Explanation]) -> list[float]:
 
 
 def chosen(tried: Sequence[Explanation]) -> tuple[Explanation, list[tuple[Explanation, float]]]:
-    """The explanation of most weight, and the others that count, with their weights.
-
-    First what limits has the most weight in all, then what of it has.
-    """
-    whole: dict[tuple[Ceiling | None, Limit | None], float] = {}
+    """The explanation of most weight, and the others that count, with their weights."""
     found = weights(tried)
-    for e, w in zip(tried, found, strict=True):
-        whole[e.pair] = whole.get(e.pair, 0.0) + w
-    most = max(whole, key=lambda pair: whole[pair])
-    best = max((i for i, e in enumerate(tried) if e.pair == most), key=lambda i: found[i])
+    best = int(np.argmax(found))
     others = sorted(((w, i) for i, w in enumerate(found) if i != best and w >= LEAST), reverse=True)
     total = found[best] + sum(w for w, _ in others)
     return tried[best], [(tried[i], w / total) for w, i in others]
@@ -154,8 +137,6 @@ def difference(main: DriveProfile, other: DriveProfile) -> dict[str, Any]:
     }
     if "write.commands" in mine and "write.commands" not in theirs:
         found["write.commands"] = quantity_table(_with_commands(other), "write.commands")
-    if "write.suspend" in mine and "write.suspend" not in theirs:
-        found["write.suspend"] = False
     if main.write.through != other.write.through:
         found["write.through"] = other.write.through
     return found

@@ -48,7 +48,7 @@ from nvmesim.calibrate.drive.starting_point import (
     with_written_bytes,
     write_columns,
 )
-from nvmesim.calibrate.drive.suspension import SUSPENDS, fitted, may_suspend, suspending
+from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
@@ -319,23 +319,14 @@ class _Fitting:
         cost = begun.cost + found.cost
         plain = replace(
             begun, limit=limit, profile=made, cost=cost + self._cost(made, mixes), joint=joint,
-            writes=found, unidentified=unidentified, is_stated=writes[0].is_stated,
+            writes=found, unidentified=unidentified,
         )  # fmt: skip
         if not may_suspend(made):
             return [plain]
-        if limit != "drain" and not mixes:  # few programs: the likelier way will do
-            likelier = SUSPENDS[plain.is_stated] > 0.5
-            return [replace(plain, profile=suspending(made)) if likelier else plain]
-        return [replace(plain, suspends=False), self._suspending(plain, cost, mixes)]
-
-    def _suspending(self, plain: Explanation, cost: float, mixes: Sequence[Point]) -> Explanation:
-        """*plain* with programs that reads suspend; *cost* is that of its rows but *mixes*."""
         if not mixes:
-            return replace(plain, profile=suspending(plain.profile), suspends=True)
-        profile, more = fitted(
-            plain.profile, lambda p: self._cost(p, mixes), MODEL_ERROR**2, sources(mixes)
-        )
-        return replace(plain, profile=profile, cost=cost + more, suspends=True)
+            return [replace(plain, profile=suspending(made))]
+        profile, more = fitted(made, lambda p: self._cost(p, mixes), MODEL_ERROR**2, sources(mixes))
+        return [replace(plain, profile=profile, cost=cost + more)]
 
     def _cost(self, profile: DriveProfile, mixes: Sequence[Point]) -> float:
         """Half a chi-square of *mixes*."""

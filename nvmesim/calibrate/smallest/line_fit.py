@@ -455,7 +455,7 @@ def _adopted(best: Explanation, found: LineFit, *, is_read: bool) -> Explanation
     kept = {k: np.resize(v, length) for k, v in kept.items()}
     found_of = replace(
         best, profile=profile, joint={**kept, **found.columns}, notes=(*best.notes, found.note),
-        unidentified={**unidentified, **found.unidentified}, suspends=None,
+        unidentified={**unidentified, **found.unidentified},
     )  # fmt: skip
     if is_read:
         return replace(found_of, ceiling=None, reads=None)

@@ -190,15 +190,16 @@ def sample(series, series_ptr, series_block, counts, background, row, s):
 @inlined
 def read_die(station, v, suspend, service, t):
     """Start of a service at a die: behind earlier ones, and the program, or suspending it."""
-    start = max(t, station[v, state.FREE_AT])
+    free = station[v, state.FREE_AT]
+    start = max(t, free)
     end = station[v, state.PROGRAM_END]
     if end > t:
-        if suspend < 0:
-            start = max(start, end)
-        else:
-            if station[v, state.FREE_AT] <= t:
-                start = t + suspend
-                end += suspend
+        if free <= t and 0 <= suspend < end - t:
+            start = t + suspend
+            station[v, state.PROGRAM_END] = end + suspend + service
+        elif free <= t:
+            start = end
+        elif free < end:  # it is suspended
             station[v, state.PROGRAM_END] = end + service
     station[v, state.FREE_AT] = start + service
     return start

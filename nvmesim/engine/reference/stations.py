@@ -300,15 +300,16 @@ class Die(Station):
 
     def start_of(self, service_ps: int) -> int:
         """Wait for earlier tokens and for the program in service, or suspend it."""
-        now = self.now
-        start = max(now, self._free_at)
-        if self._program_end > now:
-            if self._suspend < 0:
-                start = max(start, self._program_end)
-            else:
-                if self._free_at <= now:
-                    start = now + self._suspend
-                    self._program_end += self._suspend
+        now, free = self.now, self._free_at
+        start = max(now, free)
+        rest = self._program_end - now
+        if rest > 0:
+            if free <= now and 0 <= self._suspend < rest:
+                start = now + self._suspend
+                self._program_end += self._suspend + service_ps
+            elif free <= now:
+                start = self._program_end
+            elif free < self._program_end:  # it is suspended
                 self._program_end += service_ps
         self._free_at = start + service_ps
         return start
