@@ -230,15 +230,3 @@ def test_two_requests_make_no_rate(n: int, rate: float, tmp_path: Path) -> None:
     assert m.ops["read"].count == n
     assert m.ops["read"].iops == pytest.approx(rate)
     assert has(m.warnings, "few-requests") == (n == 2)
-
-
-def test_ascii_traces_say_how_their_last_column_was_taken(tmp_path: Path) -> None:
-    replayer = "".join(f"{i}.5,0,{4096 * i},8192,{i % 2}\n" for i in range(20))
-    capture = read_text(replayer, tmp_path)
-    assert capture.format == "replayer"
-    assert {op: r.count for op, r in capture.measurements[0].ops.items()} == {
-        "read": 10, "write": 10,
-    }  # fmt: skip
-    assert table(capture)["op"].to_list()[:2] == ["write", "read"]
-    assert "1 reads, 0 writes" in capture.warnings[0]
-    assert table(capture)["issue_ns"].to_list()[:3] == [0, 1_000_000, 2_000_000]

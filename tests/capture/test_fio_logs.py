@@ -186,20 +186,27 @@ def test_a_name_that_does_not_say_what_was_logged(tmp_path: Path) -> None:
     assert has(capture.warnings, "run-unknown")
 
 
-def test_iolog_2_is_spaced_by_its_waits(tmp_path: Path) -> None:
+def test_iolog_with_blanks_in_names(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text(
-        "fio version 2 iolog\n/dev/a b add\n/dev/a b open\n/dev/a b read 0 4096\n"
-        "/dev/a b wait 250\n/dev/a b write 8192 4096\n/dev/a b sync\nnonsense\n/dev/a b close\n"
-        "/dev/a b read 0 40"
+        "fio version 3 iolog\n0 /dev/a b add\n1 /dev/a b open\n5 /dev/a b read 0 4096\n"
+        "255 /dev/a b write 8192 4096\n260 /dev/a b sync\nnonsense\n270 /dev/a b close\n"
+        "300 /dev/a b read 0 40"
     )
     capture = read_capture(path)
     assert (capture.rows, capture.skipped) == (2, 2)
     frame = capture.requests.collect()
-    assert frame["issue_ns"].to_list() == [0, 250_000]
+    assert frame["issue_ns"].to_list() == [5_000, 255_000]
     assert frame["device"].unique().to_list() == ["/dev/a b"]
     assert frame["latency_ns"].null_count() == 2
     assert counted(capture.warnings, "other-commands") == 1
+
+
+def test_an_iolog_without_times_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text("fio version 2 iolog\n/dev/a add\n/dev/a open\n/dev/a read 0 4096\n")
+    with pytest.raises(CaptureError, match="no iolog of version 3"):
+        read_capture(path)
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:

@@ -108,14 +108,20 @@ def test_bounds_that_coincide_share_one_line(example):
 
 
 def test_scaling_has_the_line_of_n_times_one():
-    spec = scaling({n: result(n) for n in (2, 4, 8)}).to_dict()
+    rates = [result(n).total.iops for n in (2, 4, 8)]
+    columns = {"iops": [i.value for i in rates], "iops_low": [i.low for i in rates],
+               "iops_high": [i.high for i in rates]}  # fmt: skip
+    spec = scaling(pl.DataFrame({"drives": [2, 4, 8], **columns})).to_dict()
     ideal = {r["n"]: r["kiops"] for r in rows(spec) if r.get("line", "").startswith("n × one")}
     assert ideal[8] == pytest.approx(4 * ideal[2])
 
 
 def test_the_heat_map_has_a_cell_for_each_station_and_case():
-    found = list(rows(heat({str(n): result(n) for n in (2, 4)}).to_dict()))
-    assert {r["case"] for r in found} == {"2", "4"}
+    columns = {"iops": [1e6, 2e6], "busy_drive": [0.2, 0.9], "busy_cpu": [0.1, 0.3]}
+    found = list(rows(heat(pl.DataFrame({"drives": [2, 4], **columns}), "drives").to_dict()))
+    assert {(r["case"], r["station"]) for r in found} == {
+        (n, name) for n in "24" for name in ("drives", "CPU")
+    }
     assert {"station", "busy", "text"} <= found[0].keys()
 
 

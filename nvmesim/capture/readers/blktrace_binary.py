@@ -27,8 +27,10 @@ from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import Block, requests_capture
 from nvmesim.capture.text import Head, Source
 
-MAGIC: Final = {"little": b"tae", "big": b"eat"}
+MAGIC: Final = b"tae"
 """The magic 0x65617400 without its low byte, which is the version."""
+BIG: Final = b"eat\x07"
+"""The same, and the version, of a big-endian machine."""
 VERSION: Final = 7
 _FIELDS: Final = {
     "magic": "u4", "sequence": "u4", "time": "u8", "sector": "u8", "bytes": "u4", "action": "u4",
@@ -49,17 +51,9 @@ _NAME = re.compile(r"(.+\.blktrace\.)\d+$")
 
 def sniff(head: Head) -> bool:
     """True if *head* starts with a record, of any version and byte order."""
-    return _order(head) is not None
-
-
-def _order(head: Head) -> str | None:
-    """The byte order of the machine that traced, None if this is not a blktrace file."""
     start = head.raw[:4]
-    if len(head.raw) < RECORD:
-        return None
-    if start[1:] == MAGIC["little"] and start[0] < 32:
-        return "little"
-    return "big" if start[:3] == MAGIC["big"] and start[3:] < b"\x20" else None
+    is_ours = (start[1:] == MAGIC and start[0] < 32) or start == BIG
+    return is_ours and len(head.raw) >= RECORD
 
 
 def parts(path: Path, asked: Collection[Path] = ()) -> tuple[Path, ...]:
@@ -74,13 +68,14 @@ def parts(path: Path, asked: Collection[Path] = ()) -> tuple[Path, ...]:
 
 def read(source: Source) -> Capture:
     """Read a device's blktrace files; CaptureError if they hold no whole request."""
-    start, order = source.head.raw[:4], _order(source.head)
-    if order is None:
+    start = source.head.raw[:4]
+    if not sniff(source.head):
         raise source.error("is not a blktrace file", "give what blktrace wrote, one file a CPU")
-    version = start[0] if order == "little" else start[3]
-    if version != VERSION:
+    if start == BIG:
+        raise source.error("is of a big-endian machine", "print it with blkparse, give the text")
+    if start[0] != VERSION:
         raise source.error(
-            f"is blktrace of version {version}, where {VERSION} is known",
+            f"is blktrace of version {start[0]}, where {VERSION} is known",
             "print it with that version's blkparse and give the text",
         )
     return requests_capture(source, "blktrace", binary_blocks, version="7")
@@ -96,12 +91,12 @@ def binary_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     yield from paired_blocks(from_zero(_merged(files)), notes)
 
 
-def _records(data: bytes, big: bool, notes: Notes) -> tuple[np.ndarray, int]:
+def _records(data: bytes, notes: Notes) -> tuple[np.ndarray, int]:
     """The whole records of *data* by their fields, and the number of bytes used up.
 
     Bytes that start no record are passed over up to the next magic and count as one skip.
     """
-    magic = MAGIC["big"] + b"\7" if big else b"\7" + MAGIC["little"]
+    magic = bytes([VERSION]) + MAGIC
     at, last, starts = 0, len(data) - RECORD, []
     while at <= last:
         if not data.startswith(magic, at):
@@ -110,13 +105,12 @@ def _records(data: bytes, big: bool, notes: Notes) -> tuple[np.ndarray, int]:
             at = found if 0 <= found <= last else last + 1
             continue
         more = data[at + RECORD - 2 : at + RECORD]
-        following = at + RECORD + int.from_bytes(more, "big" if big else "little")
+        following = at + RECORD + int.from_bytes(more, "little")
         if following > len(data):
             break
         starts.append(at)
         at = following
-    order = ">" if big else "<"
-    kind = np.dtype([(name, order + number) for name, number in _FIELDS.items()])
+    kind = np.dtype([(name, f"<{number}") for name, number in _FIELDS.items()])
     where = np.array(starts, np.int64)[:, None] + np.arange(RECORD)
     return np.frombuffer(data, np.uint8)[where].view(kind)[:, 0], at
 
@@ -143,12 +137,11 @@ def _scan(records: np.ndarray, notes: Notes) -> tuple[Events, int]:
 def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
     """Events of one CPU's file, a chunk at a time."""
     steps = 0
-    big = _order(source.head) == "big"
     carried = b""
     with source.open() as file:
         while data := file.read(BINARY_CHUNK):
             data = carried + data
-            records, used = _records(data, big, notes)
+            records, used = _records(data, notes)
             carried = data[used:]
             events, more = _scan(records, notes)
             steps += more

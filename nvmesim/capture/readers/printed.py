@@ -41,14 +41,9 @@ _CDM_TITLE: Final = re.compile(r"^[ \t]*(CrystalDiskMark|KDiskMark)\s+\(?([0-9][
 _CDM_SECTION: Final = re.compile(r"^[ \t]*\[(Read|Write|Mix)\]")
 _CDM_ROW: Final = re.compile(
     r"^[ \t]*(?P<access>SEQ|RND|Sequential|Random)\s*(?P<op>Read|Write)?\s*"
-    r"(?P<size>[0-9]{1,5}\s*[KM]i?B)?\s*\((?:(?:Q\s*=\s*(?P<q>\d{1,5}),\s*)?T\s*=\s*(?P<t>\d{1,4})|"
-    r"QD\s*=\s*(?P<qd>\d{1,5}))\s*\)\s*:\s*(?P<rate>[0-9.]{1,15})\s*MB/s"
+    r"(?P<size>[0-9]{1,5}\s*[KM]i?B)?\s*(?:\((?:(?:Q\s*=\s*(?P<q>\d{1,5}),\s*)?"
+    r"T\s*=\s*(?P<t>\d{1,4})|QD\s*=\s*(?P<qd>\d{1,5}))\s*\))?\s*:\s*(?P<rate>[0-9.]{1,15})\s*MB/s"
     r"(?:\s*\[\s*(?P<iops>[0-9.]{1,15}) IOPS\])?(?:\s*<\s*(?P<lat>[0-9.]{1,15}) us>)?\s*$"
-)
-_CDM_OLD_ROW: Final = re.compile(
-    r"^[ \t]*(?P<access>Sequential|Random)\s+(?P<op>Read|Write)\s*(?P<size>[0-9]{1,5}[KM]i?B)?\s*"
-    r"(?:\(\s*QD\s*=\s*(?P<qd>\d{1,5})\))?\s*:\s*(?P<rate>[0-9.]{1,15})\s*MB/s"
-    r"(?:\s*\[\s*(?P<iops>[0-9.]{1,15}) IOPS\])?\s*$"
 )
 _CDM_MIX: Final = re.compile(r"Read\s*(\d{1,3})\s*%")
 _SEQUENTIAL_BYTES: Final = 1 << 20
@@ -64,8 +59,8 @@ def _crystaldiskmark(source: Source, text: str, warnings: list[str]) -> Iterator
         if start:
             section, share = start[1], _CDM_MIX.search(line)
             mix = int(share[1]) / 100 if share and int(share[1]) <= 100 else None
-        row = _CDM_ROW.match(line) or _CDM_OLD_ROW.match(line)
-        if row is None or (number == len(lines) and "iops" in row.groupdict() and not row["iops"]):
+        row = _CDM_ROW.match(line)
+        if row is None or (number == len(lines) and not row["iops"]):
             continue
         measurement = _cdm_row(source, number, row, section, mix)
         if measurement is None:
@@ -77,11 +72,10 @@ def _crystaldiskmark(source: Source, text: str, warnings: list[str]) -> Iterator
 def _cdm_row(
     source: Source, line: int, row: re.Match[str], section: str, mix: float | None
 ) -> Measurement | None:
-    known = row.groupdict()
     where = f"line {line}"
     rate = number_of(source, f"{where}: MB/s", row["rate"], 1e7) * 1e6
-    depth = int(known.get("q") or known.get("qd") or 1)
-    is_queued = known.get("q") and depth > 1
+    depth = int(row["q"] or row["qd"] or 1)
+    is_queued = row["q"] and depth > 1
     unnamed = _QUEUED_SEQUENTIAL_BYTES if is_queued else _SEQUENTIAL_BYTES
     size = binary_size(row["size"]) if row["size"] else unnamed
     if not size or not rate:
@@ -92,7 +86,7 @@ def _cdm_row(
     if row["iops"] and abs(rate * _KIB_RATE / (iops * size) - 1) < abs(rate / (iops * size) - 1):
         rate *= _KIB_RATE
     lat = None
-    if known.get("lat"):
+    if row["lat"]:
         lat = Latency(0, mean_s=number_of(source, f"{where}: us", row["lat"], 1e12) * 1e-6)
     op = row["op"] or section
     access: Access = "random" if row["access"] in ("RND", "Random") else "sequential"
@@ -100,7 +94,7 @@ def _cdm_row(
         f"{access} {op.lower()}",
         rate_result(iops, rate, lat=lat),
         Conditions(
-            access=access, block_size=size, jobs=int(known.get("t") or 1), iodepth=depth, targets=1
+            access=access, block_size=size, jobs=int(row["t"] or 1), iodepth=depth, targets=1
         ),
         read_fraction={"Read": 1.0, "Write": 0.0}.get(op, mix),
         source="crystaldiskmark",
@@ -119,80 +113,57 @@ _PARTITION: Final = re.compile(r"\(Partition (\S+?)\)")
 _POWER: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
-@dataclass(frozen=True)
-class _YabsCell:
-    """A printed rate and the IOPS beside it."""
-
-    line: int
-    op: Op
-    size: str
-    rate: float
-    iops: float
-    text: str
-
-    @property
-    def printed_iops(self) -> float:
-        """IOPS that the rate makes."""
-        return self.rate / (binary_size(self.size) or 1)
-
-
-def _yabs_tables(source: Source, text: str) -> Iterator[list[_YabsCell]]:
-    """The cells of each table."""
+def _yabs(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    # (line of the table's header, size) -> operation -> rate, printed IOPS, where
+    cells: dict[tuple[int, str], dict[Op, tuple[float, float, str]]] = {}
     sizes: list[str] = []
-    cells: list[_YabsCell] = []
-    for number, line in enumerate([*text.split("\n"), "Block Size |"], start=1):
+    header = 0
+    for number, line in enumerate(text.split("\n"), start=1):
         row = _YABS_ROW.match(line)
         if line.startswith("Block Size |"):
-            yield cells
-            sizes, cells = _YABS_COLUMN.findall(line), []
+            sizes, header = _YABS_COLUMN.findall(line), number
         for size, cell in zip(sizes, row[2].split("|"), strict=False) if row else ():
             match = _YABS_CELL.search(cell)
             if row is None or match is None or not binary_size(size):
                 continue
-            rate = number_of(source, f"line {number}: {size}", match[1]) * _POWER[match[2]]
-            iops = number_of(source, f"line {number}: {size} IOPS", match[3])
+            where = f"line {number}: {size}"
+            rate = number_of(source, where, match[1]) * _POWER[match[2]]
+            iops = number_of(source, f"{where} IOPS", match[3])
             if rate:
                 op: Op = "read" if row[1] == "Read" else "write"
-                cells.append(_YabsCell(number, op, size, rate, iops, match[0]))
-
-
-def _yabs(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
-    tables = list(_yabs_tables(source, text))
+                found = rate, iops, f"{where}: {shown(match[0])!r}"
+                cells.setdefault((header, size), {})[op] = found
     # Printed IOPS have two or three digits, so all tables, of one script, decide on its unit.
-    known = [cell for table in tables for cell in table if cell.iops]
-    factor = min(
-        (1.0, _KIB_RATE),
-        key=lambda f: sum(abs(cell.printed_iops * f / cell.iops - 1) for cell in known),
-    )
+    known = [
+        (rate / (binary_size(size) or 1), iops)
+        for (_, size), both in cells.items() for rate, iops, _ in both.values() if iops
+    ]  # fmt: skip
+    factor = min((1.0, _KIB_RATE), key=lambda f: sum(abs(made * f / n - 1) for made, n in known))
     target = _PARTITION.search(text)
-    for table in tables:
-        for size in dict.fromkeys(cell.size for cell in table):
-            ops = {c.op: _yabs_result(source, c, factor) for c in table if c.size == size}
-            if len(ops) < 2:
-                warnings.append(f"{size}: half of it is missing (left out)")
-                continue
-            conditions = Conditions(
-                read_fraction=0.5,
-                access="random",
-                block_size=binary_size(size),
-                jobs=2,
-                iodepth=64,
-                engine="libaio",
-                direct=True,
-            )
-            label = f"{size} {target[1]}" if target else size
-            yield Measurement(label, conditions, ops, source="yabs")
-
-
-def _yabs_result(source: Source, cell: _YabsCell, factor: float) -> OpResult:
-    rate = cell.rate * factor
-    iops = rate / (binary_size(cell.size) or 1)
-    if cell.iops >= 20 and not 0.9 < iops / cell.iops < 1.15:
-        raise source.error(
-            f"line {cell.line}: {cell.size}: {shown(cell.text)!r} makes {iops:.4g} IOPS",
-            "give the table as it was printed",
+    for (_, size), both in cells.items():
+        if len(both) < 2:
+            warnings.append(f"{size}: half of it is missing (left out)")
+            continue
+        conditions = Conditions(
+            read_fraction=0.5,
+            access="random",
+            block_size=binary_size(size),
+            jobs=2,
+            iodepth=64,
+            engine="libaio",
+            direct=True,
         )
-    return rate_result(iops, rate)
+        ops = {op: _yabs_result(source, size, factor, *cell) for op, cell in both.items()}
+        yield Measurement(f"{size} {target[1]}" if target else size, conditions, ops, source="yabs")
+
+
+def _yabs_result(
+    source: Source, size: str, factor: float, rate: float, printed: float, where: str
+) -> OpResult:
+    iops = rate * factor / (binary_size(size) or 1)
+    if printed >= 20 and not 0.9 < iops / printed < 1.15:
+        raise source.error(f"{where} makes {iops:.4g} IOPS", "give the table as it was printed")
+    return rate_result(iops, rate * factor)
 
 
 # ioping -------------------------------------------------------------------------------------------
@@ -304,21 +275,10 @@ class _Device:
     depth: int | None = None
     size: int | None = None
     rows: list[dict[str, float]] = field(default_factory=list)
-    percentiles: list[dict[float, float]] = field(default_factory=list)
-    bins: list[list[tuple[float, float, int]]] = field(default_factory=list)
-
-    def add_percentile(self, percent: float, seconds: float) -> None:
-        """Add one to the last table; a lower one than there begins another core's."""
-        if not self.percentiles or percent <= max(self.percentiles[-1]):
-            self.percentiles.append({})
-        self.percentiles[-1][percent] = seconds
-
-    def add_bin(self, low: float, high: float, count: int) -> None:
-        """Add one to the last histogram; a lower one than there begins another core's."""
-        if not self.bins or (self.bins[-1] and low < self.bins[-1][-1][1] * (1 - 1e-9)):
-            self.bins.append([])
-        if high > low:
-            self.bins[-1].append((low, high, count))
+    tables: list[tuple[dict[float, float], list[tuple[float, float, int]]]] = field(
+        default_factory=list
+    )
+    """Percentiles and bins below each of its headings: of a core, a summary or a histogram."""
 
 
 def _spdk(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
@@ -332,28 +292,30 @@ def _spdk(source: Source, text: str, warnings: list[str]) -> Iterator[Measuremen
 
     for line_number, line in enumerate(text.split("\n"), start=1):
         where = f"line {line_number}"
-        header, named = _SPDK_HEADER.match(line), _SUMMARY.match(line) or _HISTOGRAM.match(line)
-        job, percentile, one_bin = _JOB.match(line), _PERCENTILE.match(line), _BIN.match(line)
+        header, job = _SPDK_HEADER.match(line), _JOB.match(line)
+        begins = job or _SUMMARY.match(line) or _HISTOGRAM.match(line)
+        percentile, one_bin = _PERCENTILE.match(line), _BIN.match(line)
         row, plain = _SPDK_ROW.match(line), _PLAIN_ROW.match(line)
         name = _CORE.sub("", (plain or row or [""] * 2)[1])
         cells: dict[str, str] = {}
         if header:
             columns = header[1].split()
-        elif named:
-            current = device_of(named[1])
-        elif job:
-            current = device_of(job[1])
-            current.kind = job[2] or current.kind
-            current.percentage = float(job[3]) if job[3] else current.percentage
-            current.depth = int(job[4]) if job[4] else current.depth
-            current.size = int(job[5]) if job[5] else current.size
-        elif percentile and current.name:
+        elif begins:
+            current = device_of(begins[1])
+            current.tables.append(({}, []))
+            if job:
+                current.kind = job[2] or current.kind
+                current.percentage = float(job[3]) if job[3] else current.percentage
+                current.depth = int(job[4]) if job[4] else current.depth
+                current.size = int(job[5]) if job[5] else current.size
+        elif percentile and current.tables:
             percent = number_of(source, where, percentile[1], 100)
             us = number_of(source, f"{where}: us", percentile[2], 1e12)
-            current.add_percentile(percent, us * 1e-6)
-        elif one_bin and current.name:
+            current.tables[-1][0][percent] = us * 1e-6
+        elif one_bin and current.tables:
             low, high = (number_of(source, f"{where}: us", one_bin[k], 1e12) for k in (1, 2))
-            current.add_bin(low * 1e-6, high * 1e-6, int(one_bin[3]))
+            if high > low:
+                current.tables[-1][1].append((low * 1e-6, high * 1e-6, int(one_bin[3])))
         elif plain:
             cells = {plain[3]: plain[2], plain[5]: plain[4]}
         elif row and columns and len(row[2].split()) == len(columns):
@@ -363,7 +325,7 @@ def _spdk(source: Source, text: str, warnings: list[str]) -> Iterator[Measuremen
                 {k: number_of(source, f"{where}: {k}", v) for k, v in cells.items()}
             )
     for device in devices.values():
-        if device.rows or device.percentiles or device.bins:
+        if device.rows or any(map(any, device.tables)):
             yield _spdk_device(device, warnings)
 
 
@@ -411,7 +373,9 @@ def _spdk_device(device: _Device, warnings: list[str]) -> Measurement:
 
 def _spdk_latency(device: _Device, iops: float, seconds: float) -> Latency:
     """Return mean and extremes over the cores; percentiles and bins where one core measured."""
-    whole = device.bins[0] if len(device.bins) == 1 else []
+    tables = [table for table, _ in device.tables if table]
+    histograms = [bins for _, bins in device.tables if bins]
+    whole = histograms[0] if len(histograms) == 1 else []
     counted = sum(n for _, _, n in whole)
     means = [(row.get("IOPS", 0.0), row.get("Average", 0.0)) for row in device.rows]
     known = iops and any("Average" in row for row in device.rows)
@@ -423,7 +387,7 @@ def _spdk_latency(device: _Device, iops: float, seconds: float) -> Latency:
         mean_s=mean,
         min_s=min(lows, default=None),
         max_s=max(highs, default=None),
-        percentiles_s=device.percentiles[0] if len(device.percentiles) == 1 else {},
+        percentiles_s=tables[0] if len(tables) == 1 else {},
         bin_s=np.array([(low + high) / 2 for low, high, _ in whole]) if counted else None,
         bin_count=np.array([n for _, _, n in whole], np.int64) if counted else None,
     )

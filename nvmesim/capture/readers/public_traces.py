@@ -5,8 +5,7 @@ SECTOR BYTES [QUE(ms)] LAT(ms)``. The command may hold blanks, so fields are tak
 bpftrace's biosnoop.bt prints neither size nor direction and whole milliseconds: it is refused with
 what to print instead.
 Sources: the READMEs of MSR Cambridge (SNIA 388), Alibaba block traces 2020, Tencent CBS (SNIA
-27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1, the replayer of
-huaicheng.
+27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1.
 """
 
 from __future__ import annotations
@@ -71,8 +70,6 @@ class TraceLayout:
     """
     unit_ns: int = 1
     """Of times."""
-    per_ns: int = 1
-    """Units of times in a ns."""
     epoch: int = 0
     """Time of 1970."""
     sectors: tuple[str, ...] = ()
@@ -84,8 +81,6 @@ class TraceLayout:
     """Words for read and write."""
     most: int = 0
     """Columns of a row at most, if there may be others behind."""
-    caveat: str = ""
-    """Assumptions about the columns, said as a warning."""
 
     @property
     def shape(self) -> Shape:
@@ -131,12 +126,6 @@ LAYOUTS: Final = (
         {"device": NAME, "offset": INTEGER, "size": INTEGER, "op": LETTER, "time": SECONDS},
         most=64, sectors=("offset",), device="asu",
     ),
-    TraceLayout(
-        "replayer", "timestamp", r"^\d+\.\d+,\d+,\d+,\d+,[01]\s*$",
-        {"time": SECONDS, "device": NAME, "offset": INTEGER, "size": INTEGER, "op": INTEGER},
-        per_ns=1000, device="disk", read=1, write=0,
-        caveat="its last column is taken as 1 reads, 0 writes, its first as ms",
-    ),
 )  # fmt: skip
 
 
@@ -166,8 +155,6 @@ def read(source: Source) -> Capture:
 
 def _batches(source: Source, layout: TraceLayout, notes: Notes) -> Iterator[Block]:
     names = ColumnNames()
-    if layout.caveat:
-        notes.warnings.append(layout.caveat)
     start: int | None = None
     unanswered = 0
     header = layout.header.encode()
@@ -196,7 +183,7 @@ def _rows(columns: Columns, layout: TraceLayout, start: int) -> np.ndarray:
     ticks, first = (
         np.clip(time - layout.epoch, -limit, limit) for time in (columns["time"], start)
     )
-    issue = (ticks - first) * layout.unit_ns // layout.per_ns
+    issue = (ticks - first) * layout.unit_ns
     complete = np.full(issue.size, UNKNOWN_TIME)
     if "response" in columns:
         longest = LONGEST_NS // layout.unit_ns + 1

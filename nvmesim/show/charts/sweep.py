@@ -9,11 +9,9 @@ import altair as alt
 import polars as pl
 
 from nvmesim.errors import InputError, nearest
-from nvmesim.predict.result import Result
 from nvmesim.show import palette
 from nvmesim.show.charts import base as c
 from nvmesim.show.charts.base import Drawing, Rows, Series, rounded
-from nvmesim.show.station_groups import station_groups
 
 BUSY: Final = {
     "busy_cpu": "CPU", "busy_thread": "threads", "busy_raid_engine": "RAID engine",
@@ -27,24 +25,19 @@ _NONE: Final = "no point without an error"
 
 
 def scaling(
-    data: pl.DataFrame | Mapping[int, Result], over: str = "drives", *, by: str | None = None,
-    title: str = "", ideal: bool = True,
+    frame: pl.DataFrame, over: str = "drives", *, by: str | None = None, title: str = "",
+    ideal: bool = True,
 ) -> Drawing:  # fmt: skip
     """IOPS with their intervals as bands against *over*, a line for each *by*, under n x one.
 
-    *data* is a sweep's frame, or results by number (then *over* only names the axis). Without
-    *ideal* the line of n x one is left out, and wide ranges have a logarithmic axis.
+    *frame* is a sweep's. Without *ideal* the line of n x one is left out, and wide ranges have a
+    logarithmic axis.
 
     >>> frame = pl.DataFrame({"drives": [1, 2, 4], "iops": [600e3, 1.2e6, 1.9e6]})
     >>> scaling(frame, "drives").description
     'kIOPS against drives: 600 at 1, 1,200 at 2, 1,900 at 4.'
     """
-    if isinstance(data, Mapping):
-        rates = {n: r.total.iops for n, r in data.items()}
-        frame = pl.DataFrame([{over: n, "iops": i.value, "iops_low": i.low, "iops_high": i.high}
-                              for n, i in rates.items()])  # fmt: skip
-    else:
-        frame = _known(data, over, by, "iops")
+    frame = _known(frame, over, by, "iops")
     known = [v in frame.columns and frame[v].null_count() == 0 for v in _BAND.values()]
     ends = _BAND if all(known) else {"kiops": "iops"}
     rows, look = _series([
@@ -201,26 +194,16 @@ def _load_bounds(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
 # Where its load moves -----------------------------------------------------------------------------
 
 
-def heat(
-    data: pl.DataFrame | Mapping[str, Result], over: str = "load", *, title: str = ""
-) -> Drawing:
-    """How busy each station is at each value of *over*: the busier, the darker.
-
-    A frame knows the fullest station of each kind; results by name tell every group of stations,
-    of equal ones the busiest. Delays and slots are not work.
+def heat(frame: pl.DataFrame, over: str, *, title: str = "") -> Drawing:
+    """How busy the fullest station of each kind is at each value of *over*: the busier, the darker.
 
     >>> frame = pl.DataFrame({"qd": [1, 64], "iops": [13e3, 6e5], "busy_drive": [0.02, 0.93]})
     >>> heat(frame, "qd").description
     'Busy, in percent, against qd. drives: 2 at 1, 93 at 64.'
     """
-    if isinstance(data, Mapping):
-        found = [(case, g.label, g.busiest.utilization)
-                 for case, result in data.items() for g in station_groups(result.stations)
-                 if g.kind not in ("delay", "gate")]  # fmt: skip
-    else:
-        known = _known(data, over, None, "iops").sort(over).to_dicts()
-        found = [(row[over], name, row[key]) for key, name in BUSY.items() for row in known
-                 if row.get(key) is not None]  # fmt: skip
+    known = _known(frame, over, None, "iops").sort(over).to_dicts()
+    found = [(row[over], name, row[key]) for key, name in BUSY.items() for row in known
+             if row.get(key) is not None]  # fmt: skip
     if not found:
         return c.nothing(_NONE)
     rows: Rows = [

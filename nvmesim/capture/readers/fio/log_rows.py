@@ -263,14 +263,14 @@ class Course:
 
 # -- fio's iolog -----------------------------------------------------------------------------------
 #
-# What ``write_iolog`` requested and when, without latencies. Version 3 stamps every line in us,
-# version 2 has ``wait`` lines between. File names may hold spaces: lines are read from the right.
+# What ``write_iolog`` requested and when, without latencies. Version 3 stamps every line in us;
+# version 2 has no times, and is refused. File names may hold spaces: lines are read from the right.
 # Source: fio HOWTO, trace file formats.
 
-_IOLOG_HEADER: Final = re.compile(r"\s*fio version ([23]) iolog\s*")
+_IOLOG_HEADER: Final = re.compile(r"[ \t]*fio version ([23]) iolog[ \t]*(?:\n|\Z)")
 _IOLOG_LINE: Final = (
-    r"^(?:(?P<time>[0-9]{1,18}) )?(?P<device>\S.*) "
-    r"(?P<action>read|write|trim|sync|datasync|wait|add|open|close)"
+    r"^(?P<time>[0-9]{1,18}) (?P<device>\S.*) "
+    r"(?P<action>read|write|trim|sync|datasync|add|open|close)"
     r"(?: (?P<offset>[0-9]{1,18})(?: (?P<bytes>[0-9]{1,15}))?)?\s*$"
 )
 NS_PER_US: Final = 1000
@@ -280,28 +280,21 @@ MAX_LENGTH: Final = 2**40
 
 def _sniff_iolog(head: Head) -> bool:
     """True if *head* starts with the header of an iolog."""
-    return _IOLOG_HEADER.fullmatch(head.text.split("\n", 1)[0]) is not None
+    return _IOLOG_HEADER.match(head.text) is not None
 
 
 def _read_iolog(source: Source) -> Capture:
-    """Read an iolog: arrivals only; CaptureError if it holds no read and no write."""
-    return requests_capture(
-        source, "fio-iolog", _iolog_blocks, version=f"iolog {_iolog_version(source)}"
-    )
-
-
-def _iolog_version(source: Source) -> int:
-    header = _IOLOG_HEADER.fullmatch(source.head.text.split("\n", 1)[0])
-    return int(header[1]) if header else 3
+    """Read an iolog: arrivals only; CaptureError if it holds no read and no write, or no times."""
+    header = _IOLOG_HEADER.match(source.head.text)
+    if header is None or header[1] != "3":
+        raise source.error("is no iolog of version 3, with times", "write it with fio 3.31 on")
+    return requests_capture(source, "fio-iolog", _iolog_blocks, version="iolog 3")
 
 
 def _iolog_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """The requests in batches, in the order of the file."""
-    version = _iolog_version(source)
-    if version == 2:
-        notes.warnings.append("version 2 has no times: only its wait lines space the requests")
     names = ColumnNames()
-    clock_ns = others = back = 0
+    others = back = 0
     last_ns = -(2**62)
     is_first = True
     for lines in line_frames(source, notes):
@@ -310,15 +303,9 @@ def _iolog_blocks(source: Source, notes: Notes) -> Iterator[Block]:
         text = text.filter(pl.col("line").str.strip_chars() != "")
         found = text.select(pl.col("line").str.extract_groups(_IOLOG_LINE)).unnest("line")
         found = found.with_columns(pl.col("time", "offset", "bytes").cast(pl.Int64))
-        if version == 2:
-            waits = pl.when(pl.col("action") == "wait").then(pl.col("offset")).otherwise(0)
-            clock = waits.fill_null(0).clip(0, MAX_TIME_US).cum_sum() * NS_PER_US + clock_ns
-        else:
-            known = pl.col("time") <= MAX_TIME_US
-            clock = pl.when(known).then(pl.col("time")).otherwise(None) * NS_PER_US
+        known = pl.col("time") <= MAX_TIME_US
+        clock = pl.when(known).then(pl.col("time")).otherwise(None) * NS_PER_US
         found = found.with_columns(issue_ns=clock)
-        if version == 2 and found.height:
-            clock_ns = int(found["issue_ns"][-1])
         asked = found.filter(pl.col("action").is_in(OPS))
         good = asked.filter(
             pl.col("issue_ns").is_not_null()
