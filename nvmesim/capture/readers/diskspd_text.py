@@ -20,7 +20,7 @@ from nvmesim.capture.readers.diskspd_xml import (
     numbered,
 )
 from nvmesim.capture.text import Head, Source, shown
-from nvmesim.errors import CaptureError, ScenarioError
+from nvmesim.errors import ScenarioError
 from nvmesim.scenario.loads.diskspd import parse, size_bytes
 from nvmesim.warning import Warning
 
@@ -113,11 +113,14 @@ def _finish(run: _Run, total: dict[Op, DiskspdCounts], cpus: int | None) -> None
 
 
 def _command_targets(command: str) -> list[DiskspdTarget]:
-    """The targets of a command line with their load, where the input parameters were cut away."""
+    """The targets of a command line with their load, where the input parameters were cut away.
+
+    None of a command that cannot be read.
+    """
     try:
         load = parse(command, strict=False)
-    except ScenarioError as error:
-        raise CaptureError(f"the command of its DiskSpd report cannot be read: {error}") from None
+    except ScenarioError:
+        return []
     fields = load.fields
     ((size, _),) = fields["block_sizes"]
     return [

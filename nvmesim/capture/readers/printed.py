@@ -314,8 +314,11 @@ def _spdk(source: Source, text: str, warnings: list[str]) -> Iterator[Measuremen
             current.tables[-1][0][percent] = us * 1e-6
         elif one_bin and current.tables:
             low, high = (number_of(source, f"{where}: us", one_bin[k], 1e12) for k in (1, 2))
+            bins = current.tables[-1][1]
+            if bins and low * 1e-6 < bins[-1][1] * (1 - 1e-9):  # another core's
+                current.tables.append(({}, bins := []))
             if high > low:
-                current.tables[-1][1].append((low * 1e-6, high * 1e-6, int(one_bin[3])))
+                bins.append((low * 1e-6, high * 1e-6, int(one_bin[3])))
         elif plain:
             cells = {plain[3]: plain[2], plain[5]: plain[4]}
         elif row and columns and len(row[2].split()) == len(columns):

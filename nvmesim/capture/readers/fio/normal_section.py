@@ -213,13 +213,10 @@ class ReportSection:
                 raise self.source.error(f"the report of job {self.name!r} is not whole", CUT)
             of_op = {"read": counts[:1], "write": counts[1:2], "mixed": counts[:2]}.get(op, [])
             if op != "trim" and (sum(of_op) or not counts):
-                results[op] = self._result(
-                    text,
-                    self.lines[start:end],
-                    sum(of_op) if counts else None,
-                    runtimes[op],
-                    one_size(options, op),
-                )
+                size, count = one_size(options, op), sum(of_op) if counts else None
+                found = self._result(text, self.lines[start:end], count, runtimes[op], size)
+                if found.count or found.iops:
+                    results[op] = found
         return results, runtimes
 
     def _result(
