@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -253,6 +254,16 @@ def nearest_size(iops: float, rate: float, half: float, half_iops: float) -> int
     low, high = (rate - half) / (iops + half_iops), (rate + half) / (iops - half_iops)
     fit = [1 << n for n in range(9, 31) if low <= 1 << n <= high]
     return fit[0] if len(fit) == 1 else None
+
+
+def tell_apart(runs: Sequence[list[Measurement]]) -> list[Measurement]:
+    """Return the measurements of all *runs*; a label of several runs gets the run's number."""
+    labels = Counter(label for run in runs for label in {m.label for m in run})
+    return [
+        replace(m, label=f"{m.label} (run {number})") if labels[m.label] > 1 else m
+        for number, run in enumerate(runs, start=1)
+        for m in run
+    ]
 
 
 def results(

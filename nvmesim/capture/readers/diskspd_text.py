@@ -10,14 +10,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from nvmesim.capture.capture import OPS, Capture, Measurement, Op
-from nvmesim.capture.checked_numbers import number, results, whole
+from nvmesim.capture.capture import OPS, Capture, Op
+from nvmesim.capture.checked_numbers import number, results, tell_apart, whole
 from nvmesim.capture.readers.diskspd_xml import (
     DiskspdCounts,
     DiskspdTarget,
     TimeSpan,
     measurements,
-    numbered,
 )
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import ScenarioError
@@ -72,15 +71,15 @@ def read(source: Source) -> Capture:
     for line in lines:
         parse.line(line.strip())
     parse.end_table()
-    found: list[Measurement] = []
+    runs = []
     for run in parse.runs:
         total = run.span.total
         if run.span.seconds and total is not None and {"read", "write"} <= total.keys():
             _finish(run, total, parse.cpus)
-            found += measurements(run.span, parse.version)
+            runs.append(measurements(run.span, parse.version))
         else:
             parse.warnings.append(f"{run.span.label}: its tables are cut (left out)")
-    return results(source, FORMAT, numbered(found), parse.warnings, version=parse.version)
+    return results(source, FORMAT, tell_apart(runs), parse.warnings, version=parse.version)
 
 
 class _Run(NamedTuple):

@@ -16,8 +16,6 @@ import math
 import operator
 import re
 import xml.etree.ElementTree as ET
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
@@ -42,6 +40,7 @@ from nvmesim.capture.checked_numbers import (
     number,
     parsed_xml,
     results,
+    tell_apart,
     whole,
 )
 from nvmesim.capture.text import Head, Source, shown
@@ -272,18 +271,6 @@ def _cpu(span: TimeSpan) -> CpuUse | None:
     )
 
 
-def numbered(found: Sequence[Measurement]) -> list[Measurement]:
-    """Return *found*; where several runs of a file have the same label, it gets their number."""
-    labels = Counter(measurement.label for measurement in found)
-    runs: Counter[str] = Counter()
-    out = []
-    for m in found:
-        runs[m.label] += 1
-        label = f"{m.label} (run {runs[m.label]})" if labels[m.label] > 1 else m.label
-        out.append(replace(m, label=label))
-    return out
-
-
 FORMAT: Final = "diskspd-xml"
 LARGEST: Final = 64 << 20
 """Bytes; a result of 1,000 threads with a second-by-second series is about 20 MB."""
@@ -315,19 +302,19 @@ def read(source: Source) -> Capture:
     if text.count("<Results>") > len(documents):
         warnings.append("the last result is cut (left out)")
     version = None
-    found: list[Measurement] = []
+    runs = []
     series: list[pl.DataFrame] = []
     for document in documents:
         clean = _CONTROL.sub("?", _BARE_AMPERSAND.sub("&amp;", document))
         root = parsed_xml(source, clean, most=MAX_DEPTH, do="repeat the capture")
         version = _text(root, "System/Tool/Version") or version
-        for span in _spans(root, warnings):
-            found += measurements(span, version)
+        spans = _spans(root, warnings)
+        runs.append([m for span in spans for m in measurements(span, version)])
         # The spans of a file are runs of their own, so only a single one has a course of time.
         series += [
             table for e in root.findall("TimeSpan") if (table := _iops_series(e)) is not None
         ]
-    capture = results(source, FORMAT, numbered(found), warnings, version=version)
+    capture = results(source, FORMAT, tell_apart(runs), warnings, version=version)
     return replace(capture, series=series[0] if len(series) == 1 else None)
 
 

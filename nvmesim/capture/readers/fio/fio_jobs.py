@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import math
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, TypeVar
@@ -255,16 +254,6 @@ def measure_groups(
 def reason(source: Source, problem: CaptureError) -> str:
     """Return the text of *problem* without the name of *source*."""
     return str(problem).removeprefix(f"{source.path}: ")
-
-
-def tell_apart(runs: Sequence[list[Measurement]]) -> list[Measurement]:
-    """Return the measurements of all *runs*; a label of several runs gets the run's number."""
-    labels = Counter(label for run in runs for label in {m.label for m in run})
-    return [
-        replace(m, label=f"{m.label} (run {number})") if labels[m.label] > 1 else m
-        for number, run in enumerate(runs, start=1)
-        for m in run
-    ]
 
 
 def _problem(jobs: list[FioJob]) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.capture.capture import OPS, Capture, Latency, Measurement, OpResult, fio_bin_value
-from nvmesim.capture.checked_numbers import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields
+from nvmesim.capture.checked_numbers import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields, tell_apart
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,
@@ -26,7 +26,6 @@ from nvmesim.capture.readers.fio.fio_jobs import (
     FioJob,
     measure_groups,
     reason,
-    tell_apart,
 )
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError

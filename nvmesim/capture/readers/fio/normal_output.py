@@ -14,14 +14,13 @@ from datetime import datetime
 from typing import Final
 
 from nvmesim.capture.capture import OPS, Capture, Measurement
-from nvmesim.capture.checked_numbers import checked, results
+from nvmesim.capture.checked_numbers import checked, results, tell_apart
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,
     FioJob,
     measure_groups,
     reason,
-    tell_apart,
 )
 from nvmesim.capture.readers.fio.normal_lines import (
     SECTION,

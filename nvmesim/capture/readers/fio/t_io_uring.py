@@ -13,9 +13,8 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, Measurement, OpResult
 from nvmesim.capture.caveats import with_caveats
-from nvmesim.capture.checked_numbers import MAX_RATE, checked, results
+from nvmesim.capture.checked_numbers import MAX_RATE, checked, results, tell_apart
 from nvmesim.capture.readers.fio import normal_output
-from nvmesim.capture.readers.fio.fio_jobs import tell_apart
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.warning import Warning
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
-from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked, results
+from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked, results, tell_apart
 from nvmesim.capture.readers.fio.fio_jobs import (
     COUNT_TOLERANCE,
     TRIMS,
@@ -21,7 +21,6 @@ from nvmesim.capture.readers.fio.fio_jobs import (
     measure_groups,
     one_size,
     reason,
-    tell_apart,
 )
 from nvmesim.capture.readers.fio.normal_lines import StatedLoad, read_lines, read_stated_load
 from nvmesim.capture.text import Head, Source, shown
