@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from nvmesim.catalog import links
-from nvmesim.catalog.load import get
 from nvmesim.measure.figures import (
     Cpu,
     Distribution,
@@ -17,16 +15,8 @@ from nvmesim.measure.figures import (
     StationStats,
 )
 from nvmesim.predict.result import Bottleneck, CurvePoint, Result
-from nvmesim.scenario.resolved import (
-    Adapter,
-    Drive,
-    Interconnect,
-    ResolvedScenario,
-    Socket,
-    Target,
-    Volume,
-    WorkloadGroup,
-)
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 
@@ -62,48 +52,28 @@ def op_stats(iops, mean_s, seed, block=4096):
     return OpStats(interval(iops), interval(iops * block), 400_000, latency, latency)
 
 
-def scenario(n_drives, n_sockets=2, *, name="example", adapters=False, raid="raid5"):
-    profile = get("drive", "intel-p4610-1.6tb")
-    cpu = get("cpu", "xeon-gold-6130")
-    link = links.parse_link("pcie3 x4")
-    sockets = tuple(Socket(i, cpu, 2.1, 102e9 if i == 0 else 0.0) for i in range(n_sockets))
-    per_adapter = 4
+def scenario(n_drives, n_sockets=2, *, name="example", adapters=False):
+    """Drives in turn on the sockets, or four behind each adapter; as many lanes as they need."""
+    cpu = {"extends": "xeon-gold-6130", "lanes": 512, "interconnect_links": 2}
     cards = [
-        Adapter(
-            i,
-            f"quad{i}",
-            "switch" if i % 2 else "adapter",
-            links.parse_link("pcie3 x16"),
-            i % n_sockets,
-        )
-        for i in range(-(-n_drives // per_adapter))
-    ]
-    drives = tuple(
-        Drive(
-            i,
-            f"drive{i}",
-            profile,
-            cards[i // per_adapter].socket if adapters else i * n_sockets // n_drives,
-            i // per_adapter if adapters else None,
-            link,
-        )
+        {"name": f"quad{i}", "kind": "switch" if i % 2 else "adapter", "link": "pcie3 x16",
+         "socket": i % n_sockets}
+        for i in range(-(-n_drives // 4) if adapters else 0)
+    ]  # fmt: skip
+    places = [
+        {"behind": f"quad{i // 4}"} if adapters else {"socket": i * n_sockets // n_drives}
         for i in range(n_drives)
-    )
-    volume = Volume(
-        0, "data", raid, tuple(range(n_drives)), "left-symmetric", 1, 512 << 10,
-        get("raid-engine", "linux-md"),
-    )  # fmt: skip
-    upi = Interconnect(links.socket_link("upi", 2, "10.4 GT/s"), 0.82, 50_000)
-    return ResolvedScenario(
-        name,
-        get("stack", "linux-io_uring"),
-        sockets,
-        upi if n_sockets > 1 else None,
-        tuple(cards) if adapters else (),
-        drives,
-        (volume,),
-        (WorkloadGroup("w0", (Target("volume", 0, "data"),), read=0.7, threads=32, outstanding=8),),
-    )
+    ]
+    return resolve(scenario_from_dict({
+        "name": name,
+        "server": {"stack": "linux-io_uring", "sockets": [
+            {"cpu": cpu, "memory": i == 0} for i in range(n_sockets)
+        ]},
+        "adapters": cards,
+        "drives": [{"profile": "intel-p4610-1.6tb", **place} for place in places],
+        "volume": {"name": "data", "raid": "raid5" if n_drives > 2 else "raid0"},
+        "workload": {"name": "w0", "read": 0.7, "threads": 32, "outstanding": 8},
+    }))  # fmt: skip
 
 
 def stations(resolved, load):
