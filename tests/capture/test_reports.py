@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.capture.capture import Measurement, Op, OpResult
+from nvmesim.capture.capture import Latency, Measurement, Op, OpResult
 from nvmesim.capture.registry import read_capture
 from tests.capture.contract import DATA, read_text, refused, sample
 
@@ -38,18 +38,29 @@ def test_perf_that_calls_mebibytes_megabytes(tmp_path: Path) -> None:
     assert renamed.measurements == measurements("spdk/perf.txt")
 
 
-EXPECTED = tomllib.loads((DATA / "expected" / "figures.toml").read_text("utf-8"))
-SCALE = {"iops": 1, "bytes_per_s": 1, "count": 1, "bytes": 1}
+EXPECTED = {
+    path: figures
+    for name in ("figures", "fio")
+    for path, figures in tomllib.loads((DATA / "expected" / f"{name}.toml").read_text()).items()
+}
+KINDS = ("slat", "clat", "lat")
+COUNTS = {"iops", "bytes_per_s", "count", "bytes"}
 
 
 def check_op(result: OpResult, expected: dict[str, float], path: str) -> None:
     latency = result.lat or result.clat
     assert (latency is None) == expected.get("unknown", latency is None), path
+    for key in COUNTS & set(expected):
+        assert getattr(result, key) == pytest.approx(expected[key]), f"{path} {key}"
+    check_latency(latency, {k: v for k, v in expected.items() if k not in COUNTS}, path)
+
+
+def check_latency(latency: Latency | None, expected: dict[str, float], path: str) -> None:
     for key, value in expected.items():
-        if key in SCALE:
-            assert getattr(result, key) == pytest.approx(value), f"{path} {key}"
-        elif key == "samples":
+        if key == "samples":
             assert latency.count == value, path
+        elif key == "bins":
+            assert len(latency.bin_s) == value, path
         elif key[0] == "p":
             found = latency.percentiles_s[float(key[1:])]
             assert 1e6 * found == pytest.approx(value), f"{path} {key}"
@@ -66,6 +77,11 @@ def test_every_figure_of_a_sample(path: str) -> None:
         assert not listed or listed == set(ops)
         for op in listed:
             check_op(ops[op], expected[op], f"{path} {op}")
+            known = {kind for kind in KINDS if f"{op}_{kind}" in expected}
+            assert not known or known == {kind for kind in KINDS if getattr(ops[op], kind)}
+            for kind in known:
+                latency = getattr(ops[op], kind)
+                check_latency(latency, expected[f"{op}_{kind}"], f"{path} {op} {kind}")
         assert m.label == expected.get("label", m.label)
         assert capture.version == expected.get("version", capture.version)
         for key, value in expected.get("load", {}).items():

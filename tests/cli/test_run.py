@@ -44,19 +44,6 @@ def test_verbose_lists_assumptions_stations_and_members(nvmesim, scenario):
         assert words in said.out
 
 
-def test_json_has_what_the_interface_says(nvmesim, scenario):
-    said = nvmesim("run", scenario, "--json", "--seed", 7)
-    answer = json.loads(said.out)
-    assert said.code == 0
-    assert answer["seed"] == 7
-    assert answer["write"] is None
-    assert answer["read"]["latency_s"].keys() == {
-        *("mean", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max")
-    }
-    assert {"value", "low", "high"} == answer["total"]["iops"].keys()
-    assert answer["bottleneck"]["verdict"] == "latency-bound"
-
-
 def test_set_changes_a_value_and_the_seed_only_the_draws(nvmesim, scenario):
     iops = [
         json.loads(nvmesim("run", scenario, "--json", *more).out)["total"]["iops"]["value"]
@@ -118,14 +105,6 @@ def test_bad_input_is_one_line_and_exit_code_two(nvmesim, scenario, tmp_path, ar
     assert leftovers(tmp_path) == ["one.toml"]
 
 
-def test_control_characters_of_the_input_do_not_reach_the_terminal(nvmesim, scenario):
-    text = scenario.read_text("utf-8").replace('"one drive"', '"a\\u001b[31mb[red]c\\nd"')
-    scenario.write_text(text, encoding="utf-8")
-    said = nvmesim("run", scenario)
-    assert "\x1b" not in said.out
-    assert said.out.splitlines()[0] == "a [31mb[red]c d"
-
-
 def test_precision_that_is_not_reached_exits_with_one(nvmesim, scenario, monkeypatch):
     import dataclasses
 
@@ -172,13 +151,6 @@ def test_a_report_is_written_even_if_nobody_reads_the_answer(scenario, tmp_path)
         said = child.stderr.read().decode()
     assert "Traceback" not in said
     assert (tmp_path / "r.html").stat().st_size > 100_000
-
-
-def test_an_older_report_is_kept_when_the_new_one_fails(nvmesim, scenario, tmp_path):
-    old = tmp_path / "r.html"
-    old.write_text("old", encoding="utf-8")
-    nvmesim("run", scenario, "--report", old, "--set", "drives.0.count=0")
-    assert old.read_text("utf-8") == "old"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGINT for a child there")

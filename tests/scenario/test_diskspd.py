@@ -24,16 +24,11 @@ def test_a_published_line():
     assert load.ignored == ("-d10", "-S")
 
 
-def test_defaults_are_diskspds():
-    fields = parse("x.dat").fields
-    assert fields["block_sizes"] == ((65536, 1.0),)
-    assert (fields["threads"], fields["outstanding"], fields["read"]) == (1, 2, 1.0)
-    assert (fields["access"], fields["random_fraction"]) == ("sequential", 0.0)
-
-
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
+        ("x.dat", {"block_sizes": ((65536, 1.0),), "threads": 1, "outstanding": 2, "read": 1.0}),
+        ("x.dat", {"access": "sequential", "random_fraction": 0.0}),
         ("-w30", {"read": 0.7}),
         ("-r", {"access": "random", "align": 65536, "random_fraction": 1.0}),
         ("-b4K -r64K", {"align": 65536}),
@@ -53,6 +48,12 @@ def test_defaults_are_diskspds():
         ("-b4K -g1000i", {"rate_limit": 1000.0}),
         ("-b4K -g4096", {"rate_limit": 1000.0}),
         ("-i16 -j5", {"think_every": 16, "think_ps": 5 * 10**9}),
+        # FILE_FLAG_WRITE_THROUGH is a matter of writes; -S alone turns off the file cache only
+        *(
+            (line, {"write_through": True})
+            for line in ("-w100 -Sh", "-w30 -Suw", "-w9 -Sw", "-w9 -h")
+        ),
+        *((line, {"write_through": False}) for line in ("-w9 -Su", "-w9 -S", "-w9", "-w0 -Sh")),
     ],
 )
 def test_flags_that_shape_the_load(flags, expected):
@@ -71,16 +72,6 @@ def test_flags_that_do_not_are_listed(flag):
 def test_a_cached_run_is_said_not_to_be_modelled():
     assert any("file cache" in text for text in parse("-b4K").ignored)
     assert not any("file cache" in text for text in parse("-b4K -Sh").ignored)
-
-
-@pytest.mark.parametrize(
-    ("line", "through"),
-    [("-w100 -Sh", True), ("-w30 -Suw", True), ("-w30 -Sw", True), ("-w100 -h", True),
-     ("-w100 -Su", False), ("-w100 -S", False), ("-w100", False), ("-w0 -Sh", False)],
-)  # fmt: skip
-def test_write_through_reaches_the_media(line, through):
-    """FILE_FLAG_WRITE_THROUGH is a matter of writes; -S alone turns off the file cache only."""
-    assert parse(f"-b4K -r {line}").fields["write_through"] is through
 
 
 @pytest.mark.parametrize(("line", "said"), REFUSED["diskspd"].items())
