@@ -52,14 +52,6 @@ def test_the_forms_of_f_give_what_the_default_form_gives() -> None:
     assert read_capture(DATA / "blkparse" / "rr_qd4_fmt_commaspace.txt.gz").measurements[0].mixed
 
 
-def test_raid0_volume_and_members() -> None:
-    capture = read_capture(DATA / "blkparse" / "md_raid0_randread256k.txt.gz")
-    counts = {m.label: m.ops["read"].count for m in capture.measurements}
-    assert counts == {"9,2": 60, "259,1": 60, "259,2": 60}
-    sizes = {m.label: m.conditions.block_size for m in capture.measurements}
-    assert sizes == {"9,2": 262144, "259,1": 131072, "259,2": 131072}
-
-
 def test_raid5_bio_ends_with_the_last_of_four_completions() -> None:
     capture = read_capture(DATA / "blkparse" / "md_raid5_randread256k.txt.gz")
     frame = table(capture)
@@ -67,21 +59,6 @@ def test_raid5_bio_ends_with_the_last_of_four_completions() -> None:
     members = frame.filter(pl.col("device") != "9,0")
     assert (volume.height, members.height) == (60, 240)
     assert volume["latency_ns"].min() > members["latency_ns"].min()
-
-
-def test_footer_and_events_agree() -> None:
-    text = sample("single_randrw").decode()
-    reads, writes = (
-        int(re.findall(rf"{what} Completed: +(\d+)", text)[-1]) for what in ("Reads", "Writes")
-    )
-    measurement = read_capture(DATA / "blkparse" / "single_randrw.txt.gz").measurements[0]
-    assert (measurement.ops["read"].count, measurement.ops["write"].count) == (reads, writes)
-    assert measurement.conditions.read_fraction == pytest.approx(reads / (reads + writes))
-
-
-def test_merged_bios_are_one_command() -> None:
-    capture = read_capture(DATA / "blkparse" / "buffered_seqwrite_merges.txt.gz")
-    assert table(capture)["bytes"].to_list() == [520192]
 
 
 def test_flush_steps_are_not_requests(tmp_path: Path) -> None:
@@ -133,33 +110,6 @@ def test_a_trace_of_issues_alone_is_refused(tmp_path: Path) -> None:
     said = refused(line("D", 0.1) + line("D", 0.2, sector=8), tmp_path)
     assert "without one whole request" in said
     assert "2 issues with no completion" in said
-
-
-def test_a_long_trace_is_read_again_in_batches(monkeypatch, tmp_path: Path) -> None:
-    path = DATA / "blkparse" / "single_randrw.txt.gz"
-    kept = table(read_capture(path))
-    monkeypatch.setattr(request_table, "KEEP_ROWS", 10)
-    capture = read_capture(path)
-    assert table(capture).equals(kept)
-    some = capture.requests.filter(pl.col("op") == "read").select("latency_ns").head(3).collect()
-    assert some.equals(kept.filter(pl.col("op") == "read").select("latency_ns").head(3))
-    out = tmp_path / "t.parquet"
-    capture.requests.sink_parquet(out)
-    assert pl.read_parquet(out).height == kept.height
-
-
-def test_histogram_and_percentiles_are_of_the_latencies() -> None:
-    capture = read_capture(DATA / "blkparse" / "single_randrw.txt.gz")
-    latency = capture.measurements[0].ops["read"].clat
-    took = table(capture).filter(pl.col("op") == "read")["latency_ns"].sort()
-    assert latency.mean_s == pytest.approx(took.mean() / 1e9)
-    assert latency.min_s == pytest.approx(took.min() / 1e9)
-    assert latency.max_s == pytest.approx(took.max() / 1e9)
-    assert latency.stddev_s == pytest.approx(took.std(ddof=0) / 1e9, rel=1e-6)
-    for percent in (50.0, 90.0, 99.0):
-        exact = took[int(np.ceil(percent / 100 * took.len())) - 1] / 1e9
-        assert latency.percentiles_s[percent] == pytest.approx(exact, rel=0.004)
-    assert latency.bin_count.sum() == latency.count == took.len()
 
 
 def binary() -> bytes:

@@ -120,13 +120,6 @@ def test_pairs(text: str, found: list[tuple[int, int, int]], said: list[str]) ->
     assert pair(rows(text)) == (found, said)
 
 
-def test_what_does_not_match_is_counted() -> None:
-    found, warnings = pair(rows("D1:0+8 D1:0+8 C2:0+8 C3:0+8 D4:8+8"))
-    assert found == [(1, 2, 1)]
-    for code in ("no-issue", "no-completion", "duplicates"):
-        assert counted(warnings, code) == 1
-
-
 def test_a_completion_of_a_later_batch_is_not_before_its_issue() -> None:
     # the fuzzer's: sorting ends where a batch does
     pairer, notes = Pairer(), Notes()

@@ -15,16 +15,6 @@ ISSUE = "fio 538 [001] {t:.6f}: block:block_rq_issue: 259,1 {rwbs} 4096 () {s} +
 DONE = "swapper 0 [001] {t:.6f}: block:block_rq_complete: 259,1 {rwbs} () {s} + 8 {prio}[0]\n"
 
 
-def test_all_of_perf_script_is_paired() -> None:
-    capture = read_capture(DATA / "tracepoints" / "perf_script.txt.gz")
-    assert (capture.format, capture.rows, capture.skipped) == ("perf-script", 400, 0)
-    assert not capture.warnings
-    assert {op: r.count for op, r in capture.measurements[0].ops.items()} == {
-        "read": 274,
-        "write": 126,
-    }
-
-
 def test_ioprio_of_newer_kernels_and_commands_with_blanks(tmp_path: Path) -> None:
     text = "".join(
         ISSUE.format(t=1 + i, s=8 * i, rwbs="R", prio="none,0,0 ", comm="Web [x] Content")
@@ -49,11 +39,6 @@ def test_trace_cmd_pads_behind_the_event(tmp_path: Path) -> None:
     assert capture.requests.collect()["latency_ns"].to_list() == [88_000]
     assert capture.skipped == 1
     assert counted(capture.warnings, "events-lost") == 17
-
-
-def test_ftrace_with_other_events_between() -> None:
-    capture = read_capture(DATA / "tracepoints" / "ftrace.txt.gz")
-    assert (capture.format, capture.rows, capture.skipped) == ("ftrace", 72, 0)
 
 
 def test_csv_columns_are_found_by_their_header(tmp_path: Path) -> None:
@@ -202,14 +187,6 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     capture = read_text(text, tmp_path)
     assert capture.rows == 11
     assert capture.skipped == len(BAD) + 1
-
-
-def test_quoted_cells_are_read(tmp_path: Path) -> None:
-    first, *rest = FORMS["msr-cambridge"].text(requests()).splitlines(keepends=True)
-    # Quotes around what must be a number everywhere would be no MSR trace to the sniffer.
-    quoted = ['"' + line.strip().replace(",", '","') + '"\n' for line in rest]
-    plain, other = (table(read_text(first + "".join(t), tmp_path)) for t in (rest, quoted))
-    assert other.equals(plain)
 
 
 def test_requests_without_a_response_are_said(tmp_path: Path) -> None:

@@ -90,19 +90,6 @@ def test_percentiles_are_those_of_the_bins() -> None:
     assert found == pytest.approx(dict(clat.percentiles_s), rel=1e-9)
 
 
-def test_other_samples() -> None:
-    """Text around the object, cumulative reports, a sync engine, a rate, two drives."""
-    for name in ("stdout_normal_json_with_eta.txt", "randread_4k_qd4.json_normal_terse.txt.gz"):
-        assert only(JSON / name).ops["read"].count > 100_000
-    assert only(JSON / "randread_4k_qd1.status_interval.json.gz").ops["read"].count == 53286
-    sync = only(JSON / "psync_qd8.json")
-    assert (sync.conditions.iodepth, sync.ops["read"].slat) == (1, None)
-    rated = only(JSON / "randread_8k_rate2000_poisson.json.gz")
-    assert rated.conditions.rate_iops == 2000
-    assert has(rated.warnings, "rate-limited")
-    assert only(JSON / "fio_two_devices.json.gz").conditions.targets == 2
-
-
 def test_a_mix_of_sizes_is_taken_where_the_bytes_bear_it_out(tmp_path: Path) -> None:
     """fio drew smaller ones than the shares of this sample ask for: 10.8 KB, not 13.9."""
     asked = only(JSON / "randrw_bssplit_qd8.json.gz")

@@ -11,7 +11,7 @@ from nvmesim.capture.capture import Capture
 from nvmesim.capture.readers.fio.normal_section import TRIMMED
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.warning import has
-from tests.capture.contract import DATA, only, read_text, refused, sample
+from tests.capture.contract import DATA, read_text, refused, sample
 from tests.capture.test_fio_mailed import hard
 
 TERSE = sample("fio-terse/randrw_4k_qd4.terse_v3.txt")
@@ -150,16 +150,6 @@ def test_runs_without_a_report_are_counted(tmp_path: Path) -> None:
     assert "2 runs ended without a report" in capture.warnings
 
 
-def test_text_of_fio_1() -> None:
-    m = only(DATA / "fio-old" / "1.txt")
-    result = m.ops["read"]
-    assert (result.count, result.bytes) == (204_800, 800 << 20)
-    assert result.iops == pytest.approx(204_800 / 300)
-    assert m.conditions.block_size == 4096
-    assert result.clat.max_s == pytest.approx(65_061e-6)
-    assert result.lat.max_s == pytest.approx(176e-3)
-
-
 def test_latencies_longer_than_the_run_are_left_out(tmp_path: Path) -> None:
     text = run({"read": 100_000}).replace("avg=100.00", "avg=800000.00").replace("usec", "msec")
     (m,) = read_text(text, tmp_path).measurements
@@ -252,8 +242,3 @@ def test_a_cut_terse_line_leaves_the_others(tmp_path: Path) -> None:
     assert any("line 2 ends after" in w for w in capture.warnings)
 
 
-def test_means_of_a_log_do_not_say_how_many_were_in_flight(tmp_path: Path) -> None:
-    log = tmp_path / "fio_clat.1.log"
-    log.write_text("".join(f"{1000 * n}, {90_000 + n}, 0, 0\n" for n in range(1, 9)))
-    series = read_capture(log).series
-    assert series["value"][0] == pytest.approx(90.001e-6)

@@ -10,7 +10,7 @@ from nvmesim.capture.capture import Measurement
 from nvmesim.capture.readers.fio.normal_section import NO_TIME, TRIMMED
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.warning import has
-from tests.capture.contract import DATA, counted, only, read_text, refused, sample
+from tests.capture.contract import DATA, only, read_text, refused, sample
 from tests.capture.test_fio_runs import banner, section, status
 
 BOTH = "fio-json/randread_4k_qd4.json_normal_terse.txt.gz"
@@ -39,20 +39,6 @@ def test_normal_says_what_json_says(tmp_path: Path) -> None:
     assert text.cpu.total_pct == pytest.approx(json.cpu.total_pct, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["v2", "v3", "v5"])
-def test_terse_versions(name: str) -> None:
-    capture = read_capture(DATA / "fio-terse" / f"randrw_4k_qd4.terse_{name}.txt")
-    assert capture.version.endswith(f"terse {name[1]}" + ")" * (name != "v2"))
-    (m,) = capture.measurements
-    assert m.conditions.read_fraction == pytest.approx(0.7, abs=0.01)
-    assert m.conditions.block_size == 4096
-    for op in m.ops.values():
-        assert op.lat.mean_s == pytest.approx(
-            (op.clat.mean_s or 0) + (op.slat.mean_s or 0), rel=0.01
-        )
-        assert len(op.clat.percentiles_s) == 17
-
-
 def test_terse_version_4_has_trims_between(tmp_path: Path) -> None:
     """Version 4 is version 3 with a block of trims after the writes."""
     fields = TERSE.strip().split(";")
@@ -79,19 +65,6 @@ def test_depths_that_nobody_knows_are_not_different_ones(tmp_path: Path) -> None
 
 
 OLD_REPORT = sample("fio-old/2.16.txt")
-
-
-def test_normal_output_of_fio_2(tmp_path: Path) -> None:
-    (m,) = read_text(OLD_REPORT, tmp_path).measurements
-    read = m.ops["read"]
-    # Its banner asks for 4, its depths and its rate times latency say that 1 was in flight.
-    assert (m.conditions.jobs, m.conditions.iodepth, m.conditions.block_size) == (2, 1, 16384)
-    assert read.iops * 245.53e-6 == pytest.approx(2, rel=0.01)
-    assert has(m.warnings, "depth-one")
-    assert (read.count, read.bytes) == (80891, 80891 * 16384)
-    assert read.iops == pytest.approx(8086.67, abs=0.01)
-    assert read.clat.mean_s == pytest.approx(238.36e-6)
-    assert read.clat.percentiles_s[99.0] == pytest.approx(1352e-6)
 
 
 @pytest.mark.parametrize(
@@ -403,14 +376,3 @@ def test_the_log_of_one_job_has_the_load_of_that_job(tmp_path: Path) -> None:
     (m,) = both.measurements
     assert (m.conditions.jobs, m.conditions.iodepth) == (2, None)
     assert (m.ops["read"].count, m.ops["write"].count) == (2000, 2000)
-
-
-def test_words_of_fio_1_59() -> None:
-    """It counts discards as well, and prints a blank before the comma."""
-    capture = read_capture(DATA / "fio-old" / "1.59.txt")
-    (m,) = capture.measurements
-    assert capture.version == "1.59"
-    assert (m.ops["read"].count, m.ops["read"].bytes) == (526_110, 526_110 * 4096)
-    assert m.ops["read"].lat.mean_s == pytest.approx(607.40e-6)
-    assert counted(m.warnings, "trims") == 7
-    assert (m.conditions.iodepth, m.conditions.block_size) == (32, 4096)

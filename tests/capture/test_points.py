@@ -5,28 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.capture.registry import read_capture
-from tests.capture.contract import DATA, read_text, refused
+from tests.capture.contract import read_text, refused
 
 RATE_AND_LATENCY = "op,jobs,iodepth,iops,lat_mean_us\nrandread,1,1,12500,"
 BANDWIDTH = "op,block_size,iops,bw_mb_s\nread,"
-
-
-def test_datasheet() -> None:
-    capture = read_capture(DATA / "points" / "datasheet.csv")
-    assert capture.rows == len(capture.measurements) == 5
-    one, deep, write, _, mix = capture.measurements
-    assert one.source == "datasheet page 2"
-    assert (one.conditions.block_size, one.conditions.outstanding) == (4096, 1)
-    clat, lat = one.ops["read"].clat, one.ops["read"].lat
-    assert clat.percentiles_s == pytest.approx({50.0: 78e-6, 99.0: 110e-6, 99.9: 190e-6})
-    assert lat.mean_s == pytest.approx(80e-6)
-    assert deep.ops["read"].bytes_per_s == 640000 * 4096
-    assert (deep.ops["read"].clat, deep.ops["read"].lat) == (None, None)
-    assert write.ops["write"].iops == pytest.approx(50000)
-    assert write.warnings == ("iops is blank and was taken as jobs x iodepth / lat_mean_us",)
-    assert (mix.ops["read"].iops, mix.ops["write"].iops) == pytest.approx((245000, 105000))
-    assert (mix.cpu.total_pct, mix.cpu.per_job_pct) == (310.5, 310.5 / 4)
 
 
 def test_total_and_completion_percentiles_are_kept_apart(tmp_path: Path) -> None:

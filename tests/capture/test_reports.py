@@ -4,7 +4,6 @@ What is expected is worked out here by hand or by other means than the reader's:
 what it returned.
 """
 
-import csv
 import tomllib
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def test_perf_that_calls_mebibytes_megabytes(tmp_path: Path) -> None:
 
 EXPECTED = {
     path: figures
-    for name in ("figures", "fio")
+    for name in ("figures", "samples")
     for path, figures in tomllib.loads((DATA / "expected" / f"{name}.toml").read_text()).items()
 }
 KINDS = ("slat", "clat", "lat")
@@ -141,44 +140,12 @@ def test_the_whole_table_of_yabs_says_what_its_megabytes_are(tmp_path: Path) -> 
     assert capture.measurements[2].ops["read"].iops == pytest.approx(800)
 
 
-def test_crystaldiskmark_5() -> None:
-    found = [
-        (figures(m, op), load(m)) for m in measurements("crystaldiskmark/v5.txt") for op in m.ops
-    ]
-    expected = [
-        (10_000, 1 << 17), (5_000, 1 << 17), (100_000, 4096), (50_000, 4096), (1_000, MIB),
-        (10_000, 4096),
-    ]  # fmt: skip
-    assert [f[:2] for f, _ in found] == [pytest.approx((n, n * size)) for n, size in expected]
-    assert [c[3:] for _, c in found] == [(1, 32)] * 4 + [(1, 1)] * 2
-
-
-def test_kdiskmark_divides_kibibytes_by_1000() -> None:
-    found = measurements("crystaldiskmark/kdiskmark.txt")
-    rates = [figures(m, op)[1] for m in found for op in m.ops]
-    assert rates == pytest.approx([1_000 * MIB, 10_000 * 4096, 500 * MIB, 20_000 * 4096])
-
-
 def test_a_row_of_zero_did_not_run(tmp_path: Path) -> None:
     ran = "1024.000 MB/s [   1000.0 IOPS] <  7950.00 us>"
     zero = "   0.000 MB/s [      0.0 IOPS] <     0.00 us>"
     capture = read_text(sample("crystaldiskmark/kdiskmark.txt", (ran, zero)), tmp_path)
     assert len(capture.measurements) == 3
     assert "line 8: a row of zero did not run (left out)" in capture.warnings
-
-
-def test_elbencho_csv() -> None:
-    lines = sample("elbencho/phases.csv").splitlines()
-    rows = [row for row in csv.DictReader(lines) if row["operation"] != "MKDIRS"]
-    found = measurements("elbencho/phases.csv")
-    for m, row, op in zip(found, rows, ("write", "read"), strict=True):
-        assert figures(m, op) == pytest.approx(
-            (float(row["IOPS [last]"]), float(row["MiB/s [last]"]) * MIB,
-             float(row["IO lat us [avg]"]))
-        )  # fmt: skip
-        assert m.ops[op].bytes == int(row["MiB [last]"]) * MIB
-        assert load(m)[1:] == ("random", 4096, 8, 16)
-        assert m.conditions.direct is True
 
 
 def test_a_latency_summary_alone(tmp_path: Path) -> None:
