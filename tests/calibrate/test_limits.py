@@ -12,7 +12,7 @@ from nvmesim.calibrate.over_time.limits import bursts_of, find_limits
 from nvmesim.calibrate.points import points_of
 from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_captures
-from nvmesim.catalog.load import get, load
+from nvmesim.catalog.load import load
 from nvmesim.catalog.profile import Quantity, VolumeLimits
 from nvmesim.catalog.toml import to_toml
 from nvmesim.engine.compiled.engine import CompiledEngine
@@ -177,10 +177,6 @@ def test_a_write_buffer_is_not_taken_for_a_credit(tmp_path):
     flat = sweep(limited(40_000), read=0.0)  # the same rate at every depth: then it is one
     assert find_limits(flat, bursts).burst is not None
     assert bursts_of(Captures(())) == []
-
-
-def test_catalog_drives_have_none():
-    assert get("drive", "samsung-980pro-1tb").limits is None
 
 
 def test_a_limit_of_nothing_is_refused():

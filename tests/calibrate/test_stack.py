@@ -1,6 +1,7 @@
 """A stack with known costs is simulated, and the fit finds them again."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -151,53 +152,6 @@ def shared(jobs, depth, targets, on, *, own=False) -> Point:
     )  # fmt: skip
 
 
-def diskspd(point: Point, cpus: int, version: str = "2.2.0") -> str:
-    """*point* as DiskSpd's XML: its threads by target, and the CPU table of *cpus*."""
-    seconds, each = 10.0, point.jobs // point.targets
-    count = round(point.iops * seconds)
-    usage = 100 * (point.cpu_s or 0.0) * point.iops / cpus
-    targets = "".join(
-        f"<Target><Path>{chr(68 + i)}:\\t.dat</Path><BlockSize>4096</BlockSize>"
-        "<DisableOSCache>true</DisableOSCache><Random>4096</Random>"
-        f"<RequestCount>{point.iodepth}</RequestCount><WriteRatio>0</WriteRatio>"
-        f"<Throughput>0</Throughput><ThreadsPerFile>{each}</ThreadsPerFile></Target>"
-        for i in range(point.targets)
-    )
-    table = "".join(
-        f"<CPU><Id>{i}</Id><UsagePercent>{usage:.3f}</UsagePercent><UserPercent>1.00</UserPercent>"
-        f"<KernelPercent>{usage - 1:.3f}</KernelPercent></CPU>"
-        for i in range(cpus)
-    )
-    done, left = [], count
-    for k in range(point.jobs):
-        n = left // (point.jobs - k)
-        left -= n
-        done.append(
-            f"<Thread><Id>{k}</Id><Target><Path>{chr(68 + k // each)}:\\t.dat</Path>"
-            f"<ReadBytes>{4096 * n}</ReadBytes><ReadCount>{n}</ReadCount>"
-            "<WriteBytes>0</WriteBytes><WriteCount>0</WriteCount>"
-            f"<AverageReadLatencyMilliseconds>{1e3 * point.mean_s:.4f}"
-            "</AverageReadLatencyMilliseconds></Target></Thread>"
-        )
-    buckets = "".join(
-        f"<Bucket><Percentile>{p:g}</Percentile><ReadMilliseconds>{1e3 * v:.4f}</ReadMilliseconds>"
-        "</Bucket>"
-        for p, v in sorted(point.percentiles_s.items())
-    )
-    return (
-        f"<Results><System><ComputerName>X</ComputerName><Tool><Version>{version}</Version></Tool>"
-        "</System><Profile><TimeSpans><TimeSpan><CompletionRoutines>false</CompletionRoutines>"
-        f"<Warmup>1</Warmup><ThreadCount>0</ThreadCount><RequestCount>0</RequestCount><Targets>"
-        f"{targets}</Targets></TimeSpan></TimeSpans></Profile><TimeSpan><TestTimeSeconds>{seconds}"
-        f"</TestTimeSeconds><ThreadCount>{point.jobs}</ThreadCount><RequestCount>0</RequestCount>"
-        f"<ProcCount>{cpus}</ProcCount><CpuUtilization>{table}<Average><UsagePercent>{usage:.3f}"
-        f"</UsagePercent><UserPercent>1.00</UserPercent><KernelPercent>{usage - 1:.3f}"
-        "</KernelPercent></Average></CpuUtilization><Latency><AverageReadMilliseconds>"
-        f"{1e3 * point.mean_s:.4f}</AverageReadMilliseconds>{buckets}</Latency>{''.join(done)}"
-        "</TimeSpan></Results>\n"
-    )
-
-
 @pytest.mark.slow
 def test_what_each_further_drive_of_a_thread_costs_is_found():
     made = stack(ghz=GHZ).model_copy(update={"per_target": Quantity(value=300.0)})
@@ -234,32 +188,23 @@ def test_siblings_that_share_a_core_are_seen_through():
     assert abs(off["clock"][-1]) > 2 * abs(off["cpu"][-1])
 
 
-def test_the_tables_of_diskspd_are_points_with_cpu_time(tmp_path):
-    on = replace(host(stack(ghz=GHZ), GHZ), cpu=parse_cpu("xeon-gold-6128")[1])
-    for jobs, depth, targets in ((1, 1, 1), (4, 16, 2)):
-        point = shared(jobs, depth, targets, on, own=targets > 1)
-        (tmp_path / f"{jobs}x{depth}.xml").write_text(diskspd(point, 12), encoding="utf-8")
-    points, _ = points_of(read_captures([tmp_path]))
-    one, many = sorted((p for p in points if p.cpu_s), key=lambda p: p.outstanding)
-    assert (many.jobs, many.targets, many.own_targets) == (4, 2, True)
-    for read, load in ((one, (1, 1, 1)), (many, (4, 16, 2))):
-        true = shared(*load, on, own=load[2] > 1)
-        assert read.cpu_s == pytest.approx(true.cpu_s, rel=0.01)
-        assert read.iops == pytest.approx(true.iops, rel=0.01)
+def test_the_tables_of_diskspd_are_points_with_cpu_time():
+    captures = Path(__file__).parents[1] / "capture" / "data" / "diskspd-xml"
+    points, _ = points_of(read_captures([captures / "two_targets.xml.gz"]))
+    (both,) = (p for p in points if p.cpu_s)
+    assert (both.jobs, both.targets, both.own_targets) == (2, 2, True)
+    assert both.cpu_s == pytest.approx(1.46 / (20_000 / 3), rel=0.01)
 
 
 @pytest.mark.slow
-def test_a_stack_from_the_tables_of_diskspd(tmp_path):
+def test_threads_with_drives_of_their_own_have_no_cost_of_further_ones():
     made, cpu = stack(ghz=3.4), parse_cpu("xeon-gold-6128")[1]
     on = replace(host(made, 3.4), cpu=cpu)
-    for jobs, depth, targets in ((1, 1, 1), (1, 8, 1), (1, 64, 1), (4, 64, 1), (8, 32, 2)):
-        point = shared(jobs, depth, targets, on, own=targets > 1)
-        (tmp_path / f"{jobs}x{depth}.xml").write_text(diskspd(point, 12), encoding="utf-8")
-    fit = fit_stack(read_captures([tmp_path]), ghz=3.4, cpu=cpu)
+    loads = ((1, 1, 1), (1, 8, 1), (1, 64, 1), (4, 64, 1), (8, 32, 2))
+    fit = fit_stack([shared(*load, on, own=load[2] > 1) for load in loads], ghz=3.4, cpu=cpu)
     work = fit.profile.submit.value + fit.profile.complete.value
-    print(work, made.submit.value + made.complete.value)
     assert work == pytest.approx(made.submit.value + made.complete.value, rel=0.15)
-    assert fit.profile.per_target.value == 0  # each thread has a drive of its own
+    assert fit.profile.per_target.value == 0
 
 
 def test_busy_siblings_and_a_bare_clock_are_said():

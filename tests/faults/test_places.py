@@ -16,7 +16,6 @@ from tests.children import heed_ctrl_c
 from tests.faults.conftest import assert_one_line
 from tests.faults.test_kills import BEFORE, is_whole
 
-FULL = Path("/dev/full")
 COMMANDS = {
     # what is done: arguments before the output's path
     "report": ("run", "{scenario}", "--report"),
@@ -41,13 +40,6 @@ def arguments_of(what, files, tmp_path):
     lscpu = tmp_path / "lscpu.txt"
     lscpu.write_text(LSCPU)
     return [a.format(lscpu=lscpu, **files) for a in COMMANDS[what]]
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("what", [w for w in COMMANDS if w not in ("sweep", *FITTED)])
-def test_a_device_that_is_full(what, files, refused, tmp_path):
-    said = refused(*arguments_of(what, files, tmp_path), FULL, with_code=3)
-    assert "No space left" in said
 
 
 @pytest.mark.parametrize("what", ["report", "requests", "timeline"])

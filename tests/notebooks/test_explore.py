@@ -131,7 +131,3 @@ def test_without_ipywidgets_it_says_what_to_install(monkeypatch):
     with pytest.raises(InputError, match="pip install .*ipywidgets"):
         ns.explore(scenario(), {"drives.0.count": (2, 4)})
 
-
-def test_short_names_of_keys():
-    assert _short("server.sockets.*.cpu") == "cpu"
-    assert _short("count") == "count"

@@ -82,22 +82,6 @@ def test_every_cell_runs_in_time(book, tmp_path, monkeypatch):
     assert time.monotonic() - started < LONGEST_S
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("book", BOOKS[1:2], ids=lambda b: b.stem[:2])
-def test_a_kernel_runs_it(book, tmp_path, monkeypatch):
-    nbclient = pytest.importorskip("nbclient")
-    nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        notebook = nbformat.read(book, 4)
-        nbformat.validate(notebook)
-        nbclient.NotebookClient(
-            notebook, timeout=LONGEST_S, resources={"metadata": {"path": str(book.parent)}}
-        ).execute()
-
-
 def test_notebooks_use_public_names_only():
     """`import nvmesim as ns` is all that a stranger needs."""
     for book in BOOKS:

@@ -73,13 +73,6 @@ def test_depth_within_a_chunk_changes_nothing():
     np.testing.assert_array_equal(shallow.order, deep.order)
 
 
-def test_the_same_stream_gives_the_same_table():
-    geometry = RaidGeometry(5, 5, 64 * KIB)
-    first, second = (plan_table(geometry, "write", 8192, "sequential", depth=32) for _ in "ab")
-    np.testing.assert_array_equal(first.order, second.order)
-    np.testing.assert_array_equal(first.child_bytes, second.child_bytes)
-
-
 def test_a_request_that_overflows_the_stripe_cache_reads():
     geometry = RaidGeometry(5, 4, 512 * KIB)
     size = 6144 * KIB

@@ -114,12 +114,6 @@ def test_a_captured_drive_holds_no_flushes():
         ready_for({"raid": "raid1"}, {**ALONE, "fsync": 1}, drives=drives)
 
 
-def test_the_report_says_it(tmp_path):
-    from nvmesim.show.report import page
-
-    assert "flushes a second" in page(run({"raid": "raid1"}, {"fsync": 1}, requests=1_000))
-
-
 TEN = {"raid": "raid10", "chunk": "64 KiB", "bitmap": "internal"}
 
 

@@ -235,7 +235,6 @@ def test_a_bitmap_costs_a_stream_one_write_a_region_and_a_narrow_span_nothing():
 
 
 FAILED = {
-    "raid5": ({"raid": "raid5", "degraded": [0, 2]}, "array has failed"),
     "raid10": ({"raid": "raid10", "degraded": [2, 3]}, "array has failed"),
     "columns": (
         {"raid": "raid5", "engine": "storage-spaces-parity", "columns": 3, "degraded": [0, 3]},
@@ -245,7 +244,6 @@ FAILED = {
     "bitmap": ({"raid": "raid5", "engine": "intel-vroc", "bitmap": "internal"}, "not Linux md"),
     "wide": ({"raid": "raid10", "engine": "storage-spaces-mirror", "columns": 3}, "columns is 3"),
     "narrow": ({"raid": "raid5", "engine": "storage-spaces-parity", "columns": 2}, "at least 3"),
-    "chunk": ({"raid": "raid5", "chunk": "6 KiB"}, "multiple of 4 KiB"),
     "power": ({"raid": "raid5", "chunk": "12 KiB"}, "volume.chunk is 12 KiB; raid5 takes a power"),
     "huge": ({"raid": "raid0", "chunk": "2 TB"}, "the smallest member holds"),
     "zones": ({"raid": "raid0", "layout": "left-symmetric"}, "layout is 'left-symmetric'"),
@@ -295,20 +293,6 @@ def test_an_engine_of_ones_own_in_ten_lines(tmp_path):
     assert read.bottleneck.verdict == "raid-engine"
     with pytest.raises(GeometryError, match=r"mine has raid10, raid5"):
         ready_for({"raid": "raid6", "engine": str(engine)})
-
-
-def test_the_penalty_of_raid5_is_what_the_request_makes_of_it():
-    """Per write: 4 commands at random, few in a stream, 16 times the bytes of 512 B each way."""
-    alone = {"read": 0.0, "threads": 1, "outstanding": 1}
-    five = {"count": 5}
-    random = simulated(ready_for(RAID5, alone, **five), 2_000).sum(axis=0)
-    assert random[:2].sum() == pytest.approx(4)
-    stripe = {**alone, "access": "sequential", "block_size": "256 KiB"}
-    stream = simulated(ready_for(RAID5, stripe, **five), 2_000).sum(axis=0)
-    assert stream[5] / (256 * 1024) == pytest.approx(1.25, rel=0.01)
-    assert stream[4] == 0
-    tiny = simulated(ready_for(RAID5, {**alone, "block_size": "512 B"}, **five), 2_000).sum(axis=0)
-    assert tiny[4:].sum() / 512 == pytest.approx(32)  # 2 reads and 2 writes of 4 KiB: 16 times each
 
 
 def test_a_network_delay_counts_for_a_captured_drive_too():

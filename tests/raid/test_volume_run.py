@@ -62,26 +62,6 @@ def test_members_do_what_the_planner_says(level, state, load):
     assert len(ready.lowered.rebuilds) == (state == "rebuilding")
 
 
-LONG = {
-    "raid5 4K 70:30": ({"raid": "raid5"}, {"read": 0.7}, 5),
-    "raid6 degraded": ({"raid": "raid6", "degraded": [0, 3]}, {}, 6),
-    "raid10 far2 64K": ({"raid": "raid10", "layout": "far2"}, {"block_size": "64 KiB"}, 6),
-    "raid5 rebuilding": ({"raid": "raid5", **REBUILD}, {}, 4),
-    "raid0 of md, misaligned": (
-        {"raid": "raid0", "chunk": "64 KiB"}, {"block_size": "256 KiB", "offset": "32 KiB"}, 4,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LONG)
-@pytest.mark.long
-def test_a_long_run_is_within_one_per_cent(name):
-    volume, load, count = LONG[name]
-    ready = ready_for(volume, load, count=count)
-    found, wanted = simulated(ready, 200_000).sum(axis=0), expected(ready)
-    np.testing.assert_allclose(found, wanted, rtol=0.01)
-
-
 def test_sequential_streams_go_through_their_cycle():
     load = {"access": "sequential", "read": 0.0, "threads": 1, "outstanding": 1}
     ready = ready_for({"raid": "raid5", "chunk": "64 KiB"}, load, count=4)

@@ -12,13 +12,9 @@ from nvmesim.study import choose as choosing
 from nvmesim.study.choose import choose
 from nvmesim.study.sweep.point import Settings, columns, predict
 from nvmesim.ui.explore import _View
+from tests.predict.scenarios import DRIVE as ROUND
 
-DRIVE = {
-    "name": "round", "capacity": "100 GB", "dies": 32, "channels": 8, "commands": "500k/s",
-    "read_bandwidth": "3 GB/s", "write_bandwidth": "2 GB/s",
-    "read": {"base": "5 us", "die": "50 us", "channel": "2 us"},
-    "write": {"base": "10 us", "program": "200 us", "buffer": "8 MiB"},
-}  # fmt: skip
+DRIVE = {**ROUND, "write": {**ROUND["write"], "buffer": "8 MiB"}}
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
 
 WIDE = {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-9654"}]}

@@ -93,19 +93,12 @@ def test_the_margin_is_said():
     assert found["xeon-gold-6128", 2].words() == "no, full at 2.27M IOPS"
 
 
-def test_both_curves_are_drawn(tmp_path, capsys):
+def test_both_curves_are_drawn():
     sizing = ns.size_cpu(3e6, 0.5, "windows-2019", cpus=["xeon-gold-6132"])
     ghz, busy = sizing.chart().to_dict()["vconcat"]
     assert "GHz needed" in ghz["title"]
     assert "Utilization" in busy["title"]
     assert "6132" in sizing._repr_html_()
-    page = tmp_path / "size.html"
-    command = ["size", "--iops", "3M", "--cpu", "xeon-gold-6132", "--report", str(page)]
-    assert run_command(command) == 0
-    text = page.read_text("utf-8")
-    assert "GHz needed against MIOPS" in text
-    assert "Utilization against MIOPS" in text
-    assert capsys.readouterr().out.count("xeon-gold-6132") == 2
 
 
 def test_command_line(capsys, tmp_path):
@@ -121,6 +114,7 @@ def test_command_line(capsys, tmp_path):
     report = tmp_path / "size.html"
     assert run_command(["size", "--iops", "3M", "--from", str(own), "--report", str(report)]) == 0
     assert "10.0k cycles" in capsys.readouterr().out
-    assert "xeon-gold-6132" in report.read_text()
+    page = report.read_text()
+    assert all(words in page for words in ("xeon-gold-6132", "GHz needed against MIOPS"))
     assert run_command(["size", "--iops", "3M", "--stack", "spdk", "--from", str(own)]) == 2
     assert "exclude each other" in capsys.readouterr().err

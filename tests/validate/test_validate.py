@@ -120,44 +120,11 @@ def test_a_third_link_changes_nothing_there():
     assert three.value == pytest.approx(two.value, rel=0.002)
 
 
-def test_cycles_in_proportion_cannot_explain_both_operations():
-    """A remote factor that fits the crossing reads keeps writes a third below them."""
-
-    def crossing(read):
-        tables = {
-            "server": {
-                "stack": {"extends": "windows-2016", "remote": 4.3,
-                          "sections": {"ntfs": {"read": "0 us"}}},
-                "sockets": [{"cpu": "xeon-gold-6250"}, {"cpu": "xeon-gold-6250", "memory": False}],
-            },
-            "drives": [{"profile": "intel-p4610-1.6tb", "count": 2, "socket": 1,
-                        "state": "fresh"}],
-            "workload": {"threads": 32, "outstanding": 32, "filesystem": "ntfs", "read": read},
-        }  # fmt: skip
-        scenario = scenario_from_dict(tables)
-        return simulate(scenario, reliefs=False, requests=60_000).total.iops.value
-
-    assert crossing(1.0) == pytest.approx(530e3, rel=0.05)
-    assert crossing(0.0) < 0.8 * 597e3
-
-
 def test_writes_cost_their_own_cycles():
     one = {"filesystem": "ntfs", "socket": 0}
     reads, writes = iops(**one), iops(read=0.0, **one)
     more = writes.cpu.cycles_per_io - reads.cpu.cycles_per_io
     assert more == pytest.approx(10_500, rel=0.05)
-
-
-@pytest.mark.slow
-def test_team_jbod_reaches_its_figures():
-    one = scored("team-jbod")
-    by = {(line.row.config, line.row.metric): line for line in one.lines}
-    for drives in ("2 drives", "3 drives", "4 drives"):
-        assert abs(by[f"6130, {drives}", "iops"].error) <= 0.06
-        assert abs(by[f"6130, {drives}", "cpu_pct"].error) <= 2.5
-    assert by["6128, 4 drives", "iops"].within_budget
-    assert by["6128, 4 drives", "cpu_pct"].value.value > 99
-    assert by["rule", "carries"].value.value == 1
 
 
 def alike(new, old):
