@@ -2,22 +2,19 @@
 
 import copy
 import json
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nvmesim.capture.capture import Capture, Measurement, percentiles_of_bins
-from nvmesim.capture.registry import read_capture, read_captures
+from nvmesim.capture.registry import read_captures
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
 from tests.capture.contract import DATA, counted, only, read_text, refused, sample
 
 JSON = DATA / "fio-json"
 GROUP = "fio-json/randread_4k_qd4_nj3_group.json"
-SECONDS_FOR_ONE_MB = 0.2
-"""A folder of a hundred captures is then read while the user looks."""
 NOTHING = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0, "N": 0}
 OLD = "2.17"
 """Apart from its key: logs of this folder would take it for the version of results beside them."""
@@ -394,22 +391,6 @@ def test_other_damage(tmp_path: Path) -> None:
         (half, "has the key 'half', not a percentage"),
     ):
         assert found in refusal(damaged, tmp_path)
-
-
-def test_a_megabyte_of_json_plus_is_read_at_once(tmp_path: Path) -> None:
-    table = table_of("randrw_7030_4k_qd32.jsonplus.json.gz")
-    table["jobs"] = [{**table["jobs"][0], "groupid": k} for k in range(40)]
-    path = tmp_path / "large.json"
-    path.write_text(json.dumps(table, indent=2))
-    assert path.stat().st_size > 1_000_000
-    times = []
-    for _ in range(5):
-        start = time.process_time()
-        assert len(read_capture(path).measurements) == 40
-        times.append(time.process_time() - start)
-    megabytes = path.stat().st_size / 1e6
-    print(f"{min(times) / megabytes * 1000:.0f} ms a MB of json+")
-    assert min(times) / megabytes < SECONDS_FOR_ONE_MB
 
 
 def test_folder_and_globs(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ def test_no_command_prints_a_partial_interval(command, nvmesim, tmp_path, monkey
     assert said.code in (0, 1), said.err
     found = [i for i in intervals(json.loads(said.out)) if i[1]]
     assert [path for path, _, low, high in found if not low < high] == []
+    outside = [i for i in found if isinstance(i[1], float) and not i[2] <= i[1] <= i[3]]
+    assert outside == []
     rates = [(path, (high - low) / value) for path, value, low, high in found if "iops" in path]
     assert [path for path, width in rates if width < LEAST] == []
     assert rates or command in ("size", "validate", "sensitivity", "diagnose")

@@ -11,8 +11,6 @@ import nvmesim
 
 HEAVY = ["numba", "numpy", "polars", "altair", "scipy", "pydantic", "simpy", "rich", "vl_convert"]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "degraded.toml"
-IMPORT, HELP_TIMES = 1.0, 2.0
-"""CPU time of the first second with the tool, in imports of NumPy; they take half as much."""
 
 
 def python(code, **environment):
@@ -45,25 +43,6 @@ def test_a_prediction_imports_neither_numba_nor_scipy():
     python(code)
     loaded = set(python(code).stdout.split("LOADED")[1].split())
     assert not loaded & {"numba", "scipy", "altair", "polars", "simpy", "vl_convert"}
-
-
-@pytest.mark.parametrize(("code", "most"), [("import nvmesim", IMPORT), (HELP, HELP_TIMES)])
-def test_the_first_second(code, most):
-    """Beside what NumPy takes in the same run: machines differ, and others use this one."""
-    python(code)
-    took, numpy = (min(cpu_s(c) for _ in range(3)) for c in (code, "import numpy"))
-    print(f"{code[:40]}: {took:.3f} s, NumPy {numpy:.3f} s, both with the interpreter's own start")
-    assert took < most * numpy
-
-
-def cpu_s(code):
-    """CPU time of a Python that runs *code*."""
-    before = os.times()
-    python(code)
-    after = os.times()
-    return (
-        after.children_user + after.children_system - before.children_user - before.children_system
-    )
 
 
 def test_public_names():

@@ -199,20 +199,6 @@ def test_records_that_do_not_fit_stop_the_run() -> None:
     assert np.isin(np.arange(n - 10), records[:, 0]).all()
 
 
-def test_records_of_a_growing_backlog() -> None:
-    net = b.NetworkBuilder()
-    net.opened(
-        net.program(b.visit(net.delay(), dist=net.uniform(0, 3_000_000))), net.uniform(1, 19)
-    )
-    run = CompiledEngine(net.build(), record=True)
-    rows, done = [], 0
-    while done < 400_000:
-        done += run.advance(400_000 - done, HORIZON_PS).completions
-        rows.append(run.records())
-    assert len(run._room.tokens) > 100_000
-    assert len(np.concatenate(rows)) == done
-
-
 def test_bins() -> None:
     middle = bin_middle()
     for value in [*range(300), *(3**k for k in range(5, 39)), (1 << 61) + 12345]:

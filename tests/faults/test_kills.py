@@ -1,7 +1,6 @@
 """kill -9 at any moment: files are whole or not there, and what was there before stays."""
 
 import random
-import shutil
 import time
 import tomllib
 import urllib.request
@@ -64,7 +63,6 @@ def kill_at_random(start, arguments, outputs, kills, seed):
     assert all(is_whole(out) and out.read_bytes() != BEFORE.encode() for out in outputs)
 
 
-ONLY_MANY = pytest.param(MANY, marks=pytest.mark.slow)
 WRITING = {
     # what is written, and the command before it
     "run": (("r.html", "r.parquet"), "run {scenario} --report {0} --requests {1}"),
@@ -84,32 +82,6 @@ def test_files_are_whole(what, kills, files, start, tmp_path):
     outputs = [tmp_path / name for name in names]
     arguments = command.format(*outputs, folder=tmp_path, **files).split()
     kill_at_random(start, arguments, outputs, kills, seed=1)
-
-
-GOAL = """
-scenario = "two.toml"
-[candidates]
-"volume.raid" = ["raid0", "raid1"]
-"workload.outstanding" = [1, 2, 4]
-[constraints]
-iops = "1k/s"
-[objective]
-minimize = "drives"
-"""
-
-
-@pytest.mark.parametrize("kills", [ONLY_MANY])
-def test_choose(files, start, tmp_path, kills):
-    """Its points go through the cache, which is killed with it."""
-    goal, out, report = tmp_path / "goal.toml", tmp_path / "c.parquet", tmp_path / "c.html"
-    goal.write_text(GOAL)
-    arguments = ["choose", goal, "--workers", "2", "-o", out, "--report", report]
-    kill_at_random(start, arguments, [out, report], kills, seed=6)
-    table = pl.read_parquet(out)
-    shutil.rmtree(tmp_path / "cache")
-    assert ended(start(*arguments)) == 0
-    again = pl.read_parquet(out)
-    assert_frame_equal(table.select("volume.raid", "iops"), again.select("volume.raid", "iops"))
 
 
 @pytest.mark.parametrize("kills", KILLS)

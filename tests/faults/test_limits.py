@@ -10,7 +10,6 @@ import pytest
 import nvmesim as ns
 from nvmesim.catalog.toml import checked_toml
 from nvmesim.cli.main import run_command
-from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import LimitError
 from nvmesim.model.lower import lower
 from nvmesim.scenario.load import scenario_from_dict
@@ -112,24 +111,6 @@ def test_plans_are_bounded_before_they_are_made(rest, said, tmp_path, refused):
     assert time.process_time() - began < 5
 
 
-def test_what_has_to_be_planned(monkeypatch):
-    tables = {
-        "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": DRIVE, "count": 4}],
-        "volume": {"raid": "raid6", "chunk": "64 KiB", "layout": "left-asymmetric"},
-        "workload": {"outstanding": 1, "read": 0.0, "block_size": "60 KiB", "align": "4 KiB"},
-    }
-    scenario = resolve(scenario_from_dict(tables))
-    lower(scenario)
-    from nvmesim.model import volume_plans
-    from nvmesim.raid.planner import pieces
-
-    volume_plans._table.cache_clear()
-    monkeypatch.setattr(pieces.planning.__wrapped__, "__defaults__", (100,))
-    with pytest.raises(LimitError, match=r"workload\.0\.block_size: .*more than 100 in all"):
-        lower(scenario)
-
-
 def test_requests_under_way_are_counted_before_they_get_room(tmp_path, refused):
     file = tmp_path / "many.toml"
     file.write_text(f"{HEAD}{LOAD}threads = 64\noutstanding = 256\n")
@@ -229,16 +210,6 @@ def test_a_carried_rate_is_left_as_it_is():
     resolved = resolve(offered("500k/s"))
     same, _, left_out = lowered_rate(resolved, lower(resolved))
     assert (same, left_out) == (resolved, 0.0)
-
-
-def test_room_is_refused_before_it_is_taken(monkeypatch):
-    from nvmesim import limits
-
-    network = lower(resolve(offered("500k/s"))).network
-    CompiledEngine(network)
-    monkeypatch.setenv(limits.VARIABLE, "1000")
-    with pytest.raises(LimitError, match="--max-memory"):
-        CompiledEngine(network)
 
 
 def test_max_time_keeps_what_was_finished(files, capsys):

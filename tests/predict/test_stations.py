@@ -96,6 +96,15 @@ def test_background_load_takes_cores_away() -> None:
     assert found.cpu.logical_utilization == pytest.approx(1, abs=0.01)
 
 
+def test_the_interval_of_cpu_time_counts_cycles_and_no_times() -> None:
+    """A stack's numbers in ps (how long a thread slept) are no cycles of a request."""
+    asleep = scenario(drives=1, threads_total=1, outstanding=4, stack={"extends": "linux-io_uring"})
+    found = simulate(asleep, requests=4_000)
+    assert {"ghz_per_miops", "cycles_per_io"} <= set(found.cpu_intervals)
+    for known in found.cpu_intervals.values():
+        assert known.high < 6 * known.low
+
+
 def test_a_polling_thread_is_always_busy() -> None:
     polled = scenario(stack={"polled": True}, threads_total=4, outstanding=1)
     found = simulate(polled, reliefs=False, certainty=False)

@@ -7,7 +7,7 @@ import pytest
 
 from nvmesim.cli.main import run_command
 from nvmesim.errors import GeometryError, InputError, ScenarioError, UnitError
-from nvmesim.scenario.load import apply_sets, load_scenario, scenario_from_dict
+from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.study.designs import load_goal
 
@@ -221,8 +221,3 @@ def test_a_scenario_that_powershell_wrote_is_read(mail: Path) -> None:
     path = written(mail)
     path.write_bytes(path.read_text().replace("\n", "\r\n").encode("utf-16"))
     assert load_scenario(path).drives[0].count == 1
-
-
-def test_a_key_of_thousands_of_parts_is_refused():
-    with pytest.raises(ScenarioError, match="a key has 32 parts at most"):
-        apply_sets({}, ["a." * 1000 + "a=1"])

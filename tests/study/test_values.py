@@ -132,15 +132,6 @@ def test_two_keys_make_a_grid(file, tmp_path, capsys):
     assert any("outstanding each 8, " in " ".join(line) for line in lines)
 
 
-@pytest.mark.long
-def test_many_keys_show_axes_and_the_best(file, tmp_path, capsys):
-    over = ("--over", "workload.0.outstanding=1,2,4", "--over", "workload.0.read=0.5,1.0")
-    assert command(file, tmp_path, *over, "--over", "run.seed=1..3") == 0
-    out = capsys.readouterr().out
-    assert "workload.0.outstanding: 1, 2, 4" in out
-    assert "best 8 of 18 points by IOPS" in out
-
-
 def test_a_value_that_is_in_no_point_is_reported_and_fails(file, tmp_path, capsys):
     over = ("--over", "volume.raid=raid0,raid9,raid6", "--over", "drives.0.count=3,4")
     assert command(file, tmp_path, *over) == 1

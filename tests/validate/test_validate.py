@@ -80,15 +80,6 @@ def test_a_missed_budget_is_exit_code_1(copied, capsys):
     assert "0 of 3 targets" in capsys.readouterr().out
 
 
-def test_new_makes_a_set_that_runs(tmp_path, capsys):
-    folder = tmp_path / "mine"
-    assert run_command(["validate", "new", str(folder)]) == 0
-    assert run_command(["validate", str(folder)]) in (0, 1)
-    assert "mine" in capsys.readouterr().out
-    assert run_command(["validate", "new", str(folder)]) == 2
-    assert run_command(["validate", "new"]) == 2
-
-
 def two_sockets(**workload):
     return scenario_from_dict({
         "server": {
