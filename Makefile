@@ -134,7 +134,7 @@ JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests
 	tests/capture/test_block_pairing.py tests/capture/test_block_tracepoints.py \
 	tests/capture/test_fio_logs.py tests/capture/test_table_rows.py tests/capture/test_trap_matrix.py
 # whole fits and sets: their code has no quick test
-SLOW_TESTS = tests/calibrate/test_stack.py tests/validate tests/docs/test_pages.py
+SLOW_TESTS = tests/calibrate/test_stack.py tests/validate tests/docs
 
 COVERED = $(BIN)/python -m coverage run -m pytest -q -n $(WORKERS) --dist loadgroup
 

@@ -3,16 +3,19 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nvmesim.calibrate.bench import measure, parse_cpu
 from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.infer.posterior import infer
+from nvmesim.calibrate.infer.problem import ERRORS
 from nvmesim.calibrate.points import Point, points_of
-from nvmesim.calibrate.stack.fit import fit_stack
+from nvmesim.calibrate.stack.fit import _with_draws, fit_stack
 from nvmesim.calibrate.stack.scaled import scaled_costs
-from nvmesim.calibrate.stack.task import with_full_threads
+from nvmesim.calibrate.stack.task import Bench, costs_of, with_full_threads
 from nvmesim.capture.registry import read_captures
-from nvmesim.catalog.load import get
+from nvmesim.catalog.load import get, quantities
 from nvmesim.catalog.profile import CpuProfile, Quantity
 from nvmesim.errors import FitError, InputError
 from tests.calibrate.bench import drive, host, simulated, stack
@@ -232,3 +235,55 @@ def test_cycles_are_those_of_a_named_stack_alone(host, scaled):
     rows = [replace(deep(1, 14e3, depth=1), cpu_s=40e-6), deep(4, 100e3, depth=4)]
     captured = fit_drive(rows, captured_on=host).profile.captured
     assert (captured.stack_cycles > 1.5) == scaled
+
+
+TRIALS = 60
+LEAST = 51
+"""Of the trials: intervals that hold 95 % fall below this with probability 1 in 500."""
+DRAWN = 39
+"""Draws whose least and largest hold 95 %."""
+LOADS = ((1, 1), (1, 4), (1, 16), (1, 64), (4, 64))
+
+
+OTHER = (2, 32)
+"""A load that no capture is of."""
+
+
+@pytest.mark.slow
+def test_intervals_of_costs_hold_the_truth() -> None:
+    """CPU time is measured with the error that a fit assumes; the drive is known."""
+    made, behind = stack(ghz=GHZ), drive()
+    points = [simulated(behind, j, d, on=host(made, GHZ)) for j, d in LOADS]
+    full = [p.is_cpu_bound for p in points]
+    assert sum(full) == 1
+    other = simulated(behind, *OTHER, on=host(made, GHZ))
+    costs = costs_of("found", points, GHZ, several=False)
+    true = dict(quantities(made))
+    names = ("submit", "interrupt", "wakeup", "wakeup_half")
+    held = dict.fromkeys((*names, "other load"), 0)
+    halves = dict.fromkeys(held, 0.0)
+    rng = np.random.default_rng(7)
+    for _ in range(TRIALS):
+        noisy = [replace(p, cpu_s=(p.cpu_s or 0.0) * np.exp(error(rng))) for p in points]
+        used = [p for p, is_full in zip(noisy, full, strict=True) if is_full]
+        bench = Bench(costs, noisy, used, behind, host(made, GHZ))
+        inferred = infer(bench.problem(costs.first))
+        drawn = inferred.draws
+        profile = _with_draws(costs.stack(inferred.best), costs, drawn, noisy)
+        found = dict(quantities(profile))
+        spans = {name: (found[name].low, found[name].high, true[name].value) for name in names}
+        asked = [
+            measure(behind, host(costs.stack(u), GHZ), other, requests=5_000).cpu_s
+            for u in drawn[:DRAWN]
+        ]
+        spans["other load"] = (min(asked), max(asked), other.cpu_s)
+        for name, (low, high, value) in spans.items():
+            held[name] += bool(low <= value <= high)
+            halves[name] += (high - low) / 2 / value / TRIALS
+    print({name: f"{held[name]} of {TRIALS}, half-width {halves[name]:.0%}" for name in held})
+    assert all(count >= LEAST for count in held.values())
+    assert halves["other load"] < 0.1 * halves["interrupt"]
+
+
+def error(rng: np.random.Generator) -> float:
+    return ERRORS["cpu"] * float(rng.standard_normal())

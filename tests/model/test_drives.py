@@ -5,15 +5,20 @@ github gabriel-haas/ssdiq-pub @8a0a3f4, paper/finallat10). The profile's numbers
 rows at 100k, 200k and 500k writes/s, and to the mean of all reads; those below did not enter.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from held_cases import find_cases
+from held_out import _predicted, _profile, planned
 from scipy.special import gammainc, gammaincinv
 
 from nvmesim.errors import ScenarioError
 from nvmesim.measure.groups import GroupStats
+from nvmesim.model.drive import PAGE_PS
 from nvmesim.model.lower import lower
 from nvmesim.network.distributions import (
     Stop,
@@ -249,3 +254,99 @@ def test_shares_of_gamma_are_scipys(shape):
     values = np.concatenate([[-1.0, 0.0], shape * np.geomspace(1e-6, 40, 500)])
     expected = gammainc(shape, np.maximum(values, 0))
     np.testing.assert_allclose(gamma_share_below(shape, values), expected, atol=2e-12)
+
+
+READS, WRITES = 400e3, 250e3
+PAGE_US = PAGE_PS / 1e6
+
+
+def mixed(profile: dict[str, object], load: dict[str, object], requests: int = 40_000):
+    """Answer of one fast host whose drive is as *profile* says."""
+    server = {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-9354"}]},
+        "drives": [{"profile": {"extends": "samsung-980pro-1tb", **profile}, "link": "pcie4 x4"}],
+        "workload": [{"block_size": "4 KiB", "access": "random", **load}],
+    }
+    return simulate(scenario_from_dict(server), requests=requests, reliefs=False, certainty=False)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_a_saturated_mix_does_what_reads_and_writes_do_one_after_the_other(share: float) -> None:
+    """Reads end at the dies and writes at the controller: apart, each had all of its own."""
+    dies = {"dies": 40, "commands": "3M/s", "read": {"die": f"{40e6 / READS:.6f} us"}}
+    write = {"commands": f"{WRITES}/s", "suspend": "1 us", "program": "20 us", "buffer": "8 MiB"}
+    found = mixed({**dies, "write": write}, {"threads": 16, "outstanding": 64, "read": share})
+    in_turn = 1 / (share / READS + (1 - share) / WRITES)
+    assert 0.85 * in_turn < found.total.iops.value < 1.01 * in_turn
+
+
+@pytest.mark.parametrize("rate_k", [20, 60])
+def test_a_read_waits_for_the_rest_of_a_page(rate_k: int) -> None:
+    """A die programs for rate x program / dies; half a page is left of it on average."""
+    dies, program_us = 64, 80.0
+    write = {"program": f"{program_us} us", "program_cv": 0.0, "buffer": "8 MiB"}
+    waits = {
+        "dies": dies, "commands": "3M/s",
+        "write": {**write, "unit": "4 KiB"},
+    }  # fmt: skip
+    suspends = {**waits, "write": {**write, "suspend": "1 us"}}
+    load = {"rate": f"{rate_k}k/s", "arrivals": "poisson", "read": 0.1, "threads_total": 16}
+    means = [mixed(p, load, 200_000).read.latency.mean * 1e6 for p in (waits, suspends)]
+    busy = 0.9 * rate_k * 1e3 * program_us / dies / 1e6
+    assert means[0] - means[1] == pytest.approx(busy * PAGE_US / 2, rel=0.2)
+
+
+COMMANDS, BANDWIDTH = 250e3, 2.0e9
+SIZED = {"extends": "intel-p4610-1.6tb", "commands": f"{COMMANDS}/s", "dies": 512,
+         "read_bandwidth": f"{BANDWIDTH} B/s"}  # fmt: skip
+
+
+def saturated(kib: int, read: dict[str, object]) -> float:
+    """Reads/s of *kib* KiB of a drive whose controller is the ceiling at 4 KiB."""
+    server = {
+        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-9354"}]},
+        "drives": [{"profile": SIZED | {"read": read}, "link": "pcie4 x4"}],
+        "workload": [{"block_size": f"{kib} KiB", "access": "random", "read": 1.0, "threads": 16,
+                      "outstanding": 64}],
+    }  # fmt: skip
+    run = simulate(scenario_from_dict(server), requests=30_000, reliefs=False, certainty=False)
+    return run.total.iops.value
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.6, 1.0])
+@pytest.mark.parametrize("kib", [4, 8, 16])
+def test_commands_and_bytes_take_turns_or_overlap(kib: int, share: float | None) -> None:
+    """The sum of both times at a share of 1, the longer of the two at 0, between them else."""
+    left = 1 / COMMANDS - 4096 / BANDWIDTH
+    held = kib * 1024 / BANDWIDTH + ((share or 0.0) * left if kib > 4 else 0.0)
+    found = saturated(kib, {} if share is None else {"serial": share})
+    assert found == pytest.approx(1 / max(1 / COMMANDS, held), rel=0.02)
+
+
+def test_data_engines_hold_a_small_command_as_one_would() -> None:
+    """Two engines of half the rate have the same ceiling, at each size."""
+    split = 2 * 16384 / BANDWIDTH
+    engines = {"serial": 1.0, "engines": 2, "split": f"{1e6 * split:.6f} us", "unit": "16 KiB"}
+    for kib in (8, 16, 64):
+        held = kib * 1024 / BANDWIDTH + 1 / COMMANDS - 4096 / BANDWIDTH
+        assert saturated(kib, engines) == pytest.approx(1 / held, rel=0.03)
+
+
+@pytest.mark.parametrize(("name", "shallow"), [("U07", 1), ("U08", 4)])
+def test_sizes_that_no_row_is_of(tmp_path: Path, name: str, shallow: int) -> None:
+    """4 KiB by depth and 128 KiB tell 8 to 32 KiB: 44 to 139 % too many with the longer alone."""
+    case = next(c for c in find_cases() if c.name == name)
+    rows = {(r.size, r.in_flight): r for r in case.rows if r.op == "randread"}
+    sweep = [(4096, shallow), (4096, 32), (4096, 1024), (131072, shallow), (131072, 32)]
+    asked = [(size, 32) for size in (8192, 16384, 32768) if (size, 32) in rows]
+
+    def at(keys: Sequence[tuple[int, int]]) -> tuple:
+        return tuple(rows[key] for key in keys)
+
+    split = replace(planned(case).splits[0], fitted=at(sweep), asked=at(asked))
+    profile, refused = _profile(case, split, tmp_path)
+    assert not refused
+    for row in split.asked:
+        found = next(p for p in _predicted(case, split, row, profile) if p.metric == "iops")
+        assert found.low < found.measured < found.high
+        assert found.predicted == pytest.approx(found.measured, rel=0.25)

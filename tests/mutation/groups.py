@@ -36,8 +36,8 @@ MD_CASES = ("tests/raid/test_md_cases.py", "-k", "not random_case")
 GROUPS = {
     "planner": Group(
         {
-            "raid.geometry": _raid("geometry map table brute"),
-            "raid.map": _raid("map table brute"),
+            "raid.geometry": _raid("geometry table brute"),
+            "raid.map": _raid("geometry table brute"),
             "raid.planner.parity": _raid("row geometry table brute"),
             "raid.planner.plan": _raid("table geometry brute"),
             "raid.planner.pieces": _raid("merge geometry table row brute"),

@@ -1,13 +1,23 @@
+"""Published sets: roles of rows, scores, and the pages that are made of them."""
+
+import json
+import re
 from dataclasses import replace
 
 import pytest
 
+from nvmesim.catalog import load as catalog
+from nvmesim.catalog.toml import to_toml
+from nvmesim.cli.main import run_command
 from nvmesim.errors import FitError, InputError
+from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.standing import CPU_BOUND, Standing
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.show.views.scoreboard import page, report, scoreboard
 from nvmesim.study.validate.answer import answer
 from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.published import Question, find_sets, new_set, read_set
-from nvmesim.study.validate.score import is_other_stack
+from nvmesim.study.validate.score import is_other_stack, score, summary
 from tests.validate.conftest import PUBLISHED
 
 SETS = [path.name for path in find_sets()]
@@ -137,3 +147,160 @@ def test_numbers_that_wait_for_a_fit_are_not_the_catalogs():
     assert "drives.0.profile=intel-p5800x" in own.from_catalog.set
     bare = replace(own, file=own.file.model_copy(update={"catalog": None}))
     assert not bare.from_catalog.says("1 drives JBOD, 1 thread")
+
+
+QUICK = ("interfaces", "team-trimode")
+ONE_WORKER = pytest.mark.xdist_group("quick sets")
+
+
+def scored(name):
+    published = read_set(PUBLISHED / name)
+    return score(published, answer(Question.of(published)))
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return [scored(name) for name in QUICK]
+
+
+@pytest.mark.parametrize("which", range(len(QUICK)))
+@ONE_WORKER
+def test_reports_are_current(quick, which):
+    """Rows, measured and predicted; ends of intervals rest on all sets, and need a whole run."""
+    written = (PUBLISHED / QUICK[which] / "report.md").read_text("utf-8")
+    rows = re.compile(r"^\| ([^|]+) \| ([^|]+) \| ([^|(]+)", re.MULTILINE)
+    assert rows.findall(report(quick[which])) == rows.findall(written)
+    assert rows.findall(written)
+
+
+@ONE_WORKER
+def test_ceilings_lie_below_the_published_by_what_the_protocol_takes(quick):
+    errors = [line.error for line in quick[0].targets]
+    assert all(-0.21 < e < -0.05 for e in errors)
+
+
+@ONE_WORKER
+def test_scoreboard_and_page_name_every_target(quick):
+    board, html = scoreboard(quick), page(quick)
+    for one in quick:
+        for line in one.targets:
+            assert line.row.config in board
+            assert line.row.config in html
+    assert "What is not explained" in html
+    assert "https://" not in html.split("<script")[0]
+
+
+@ONE_WORKER
+def test_summary_counts_targets_only(quick):
+    found = summary(quick)
+    assert found.targets == sum(len(s.targets) for s in quick)
+    assert found.calibrated.rows == 0 or 0 <= found.calibrated.covered <= 1
+
+
+def test_command_line(capsys, tmp_path):
+    html = tmp_path / "v.html"
+    assert run_command(["validate", "interfaces", "--json", "--report", str(html)]) == 0
+    rows = json.loads(capsys.readouterr().out)["sets"]
+    keys = "set role config metric measured predicted error within_budget information limit crps"
+    assert set(keys.split()) <= rows[0].keys()
+    assert {"value", "low", "high"} == rows[0]["predicted"].keys()
+    ends = [(row["predicted"]["low"], row["predicted"]["high"]) for row in rows]
+    assert all(low is None or low < high for low, high in ends)  # no interval of zero width
+    assert html.stat().st_size > 10_000
+
+
+def test_a_missed_budget_is_exit_code_1(copied, capsys):
+    folder = copied("interfaces", set={"iops = 0.16": "iops = 0.01"})
+    assert run_command(["validate", str(folder)]) == 1
+    assert "0 of 3 targets" in capsys.readouterr().out
+
+
+def two_sockets(**workload):
+    return scenario_from_dict({
+        "server": {
+            "stack": "windows-2016",
+            "sockets": [{"cpu": "xeon-gold-6250"}, {"cpu": "xeon-gold-6250"}],
+            "interconnect": {"links": workload.pop("links", 2)},
+        },
+        "drives": [{"profile": "intel-p4610-1.6tb", "count": 2, "state": "fresh"}],
+        "workload": {"threads": 32, "outstanding": 32, **workload},
+    })  # fmt: skip
+
+
+def iops(**workload):
+    return simulate(two_sockets(**workload), reliefs=False, requests=60_000)
+
+
+def test_a_file_is_handed_between_sockets():
+    spread = iops(filesystem="ntfs")
+    assert spread.total.iops.value == pytest.approx(590e3, rel=0.01)
+    assert "handed between sockets" in spread.bottleneck.sentence
+    writes = iops(filesystem="ntfs", read=0.0)
+    assert writes.total.iops.value == pytest.approx(590e3, rel=0.01)
+    assert iops(filesystem="ntfs", socket=0).total.iops.value > 1e6
+    assert iops().total.iops.value > 1e6  # raw drives have no such section
+
+
+def test_a_third_link_changes_nothing_there():
+    two, three = (iops(filesystem="ntfs", links=n).total.iops for n in (2, 3))
+    assert three.value == pytest.approx(two.value, rel=0.002)
+
+
+def test_writes_cost_their_own_cycles():
+    one = {"filesystem": "ntfs", "socket": 0}
+    reads, writes = iops(**one), iops(read=0.0, **one)
+    more = writes.cpu.cycles_per_io - reads.cpu.cycles_per_io
+    assert more == pytest.approx(10_500, rel=0.05)
+
+
+def alike(new, old):
+    """The same words, and numbers within 3 % (last digits may differ)."""
+    number = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+    assert number.sub("#", new) == number.sub("#", old)
+    ours, theirs = ([float(n) for n in number.findall(text)] for text in (new, old))
+    assert ours == pytest.approx(theirs, rel=0.03, abs=0.3)
+
+
+@pytest.mark.slow
+def test_reports_and_scoreboard_are_current():
+    scores = [scored(path.name) for path in find_sets()]
+    for one in scores:
+        alike(report(one), (one.published.folder / "report.md").read_text("utf-8"))
+    alike(scoreboard(scores), (PUBLISHED / "SCOREBOARD.md").read_text("utf-8"))
+
+
+def test_the_scoreboard_is_that_of_the_reports():
+    """Every predicted cell of the scoreboard stands in the report of its set, and the other way."""
+    board = (PUBLISHED / "SCOREBOARD.md").read_text("utf-8")
+    for path in find_sets():
+        title = read_set(path).file.title
+        section = board.split(f"## {title}\n")[1].split("\n## ")[0]
+        cells = {line.split(" | ")[2] for line in section.splitlines() if line.count(" | ") == 3}
+        assert cells
+        text = (path / "report.md").read_text("utf-8")
+        assert all(cell in text for cell in cells - {"predicted (95 %)"})
+
+
+def test_sets_of_a_source_tree_are_found_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "interfaces" in [folder.name for folder in find_sets()]
+
+
+def test_a_set_of_a_server_and_its_rows(tmp_path, capfd):
+    """What `diagnose` compares becomes a set, with the scenario's own profile found from there."""
+    drive = to_toml(catalog.get("drive", "samsung-980pro-1tb"))
+    (tmp_path / "own.toml").write_text(drive)
+    server = tmp_path / "server.toml"
+    server.write_text(
+        'name = "four"\n[server]\nstack = "linux-io_uring"\n[[server.sockets]]\n'
+        'cpu = "epyc-7313"\n[[drives]]\nprofile = "own.toml"\ncount = 4\n'
+        "[[workload]]\nthreads = 1\noutstanding = 1\n"
+    )
+    rows = tmp_path / "rows.csv"
+    rows.write_text("op,block_size,jobs,iodepth,iops\nrandread,4 KiB,1,1,14400\n")
+    folder = tmp_path / "mine"
+    assert run_command(["validate", "new", str(folder), str(server), str(rows)]) == 0
+    assert run_command(["validate", str(folder), "--json"]) == 0
+    (line,) = json.loads(capfd.readouterr().out)["sets"]
+    assert (line["role"], line["metric"], line["measured"]) == ("target", "iops", 14400)
+    assert line["within_budget"]
