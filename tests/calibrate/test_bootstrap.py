@@ -1,6 +1,5 @@
 """Intervals cover what they say: of percentiles of series, and of drives fitted to captures."""
 
-import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -142,17 +141,3 @@ def test_intervals_cover_at_the_stated_rate(through, names, tmp_path: Path) -> N
     assert 0.90 <= rates.mean() <= 0.99
     assert rates.min() >= 0.90
     assert rates.max() <= 0.99
-
-
-def test_the_written_fio_json_reads_back(tmp_path: Path) -> None:
-    rows = requests_of(known_drive(), 8, 20_000, read=1.0)
-    path = tmp_path / "one.json"
-    write_fio(path, rows, 8)
-    assert json.loads(path.read_text())["fio version"]
-    (m,) = read_capture(path).measurements
-    latency = (rows[:, 1] - rows[:, 0]) / 1e12
-    clat = m.ops["read"].clat
-    assert clat is not None
-    assert m.conditions.outstanding == 8
-    assert clat.percentiles_s[99.0] == pytest.approx(np.percentile(latency, 99), rel=0.01)
-    assert m.ops["read"].iops == pytest.approx(20_000 / (rows[-1, 1] / 1e12), rel=0.01)

@@ -7,11 +7,10 @@ import pytest
 
 from nvmesim.calibrate.bench import Bench, BenchHost, _built
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.points import Point, points_of
-from nvmesim.capture.registry import read_captures
+from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import get, names, quantities
-from tests.calibrate.bench import drive, fio_json, simulated
+from tests.calibrate.bench import drive, simulated
 
 pytestmark = pytest.mark.xdist_group("recovery")
 
@@ -65,19 +64,6 @@ def test_the_depth_that_was_held_out_is_predicted(sweep):
     assert abs(held.residual["iops"]) < 0.02
     assert abs(held.residual["p99_s"]) < 0.10
     assert fit.worst == abs(held.residual["iops"])
-
-
-def test_from_the_text_of_fio_as_from_points(tmp_path, sweep):
-    _, points, _ = sweep
-    for p in points:
-        (tmp_path / f"qd{p.outstanding}.json").write_text(fio_json(p), encoding="utf-8")
-    found, notes = points_of(read_captures(tmp_path))
-    assert [p.outstanding for p in found] == [1, 8, 32, 128]
-    assert notes == []
-    for a, b in zip(found, points, strict=True):
-        assert a.iops == pytest.approx(b.iops)
-        assert a.mean_s == pytest.approx(b.mean_s)
-        assert a.percentiles_s == pytest.approx(b.percentiles_s, rel=1e-3)
 
 
 def test_one_depth_gives_the_latency_and_warns():

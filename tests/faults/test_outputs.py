@@ -120,18 +120,6 @@ def test_what_is_made_is_closed_to_others(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "a" / "b") == ["name"]
 
 
-@pytest.mark.parametrize("mode", [0o775, 0o707, 0o1777])
-def test_a_folder_that_others_can_write_is_not_private(mode: int, tmp_path: Path) -> None:
-    """A sticky one neither: others can put something there first. A link leads to its folder."""
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(mode)
-    (tmp_path / "link").symlink_to(tmp_path / "open")
-    for folder in ("open", "link"):
-        with pytest.raises(PermissionError, match="can be written by others"):
-            kept(tmp_path / folder)
-    assert kept(tmp_path / "open" / "inner") == b"data"
-
-
 def test_where_owners_cannot_be_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows: nothing but a regular file."""
     monkeypatch.setattr(code_cache, "IS_CHECKED", False)
