@@ -95,13 +95,6 @@ def test_runs_pasted_one_after_the_other_are_not_summed(tmp_path: Path) -> None:
     assert any("3 runs stand in this file" in w for w in capture.warnings)
 
 
-def test_runs_with_contradicting_options_keep_their_own(tmp_path: Path) -> None:
-    one, two = run({"read": 100_000}, depth=1), run({"write": 90_000}, depth=16)
-    first, second = read_text(one + two, tmp_path).measurements
-    assert (first.conditions.read_fraction, first.conditions.iodepth) == (1.0, 1)
-    assert (second.conditions.read_fraction, second.conditions.iodepth) == (0.0, 16)
-
-
 def test_reports_alone_are_told_apart_by_their_dates(tmp_path: Path) -> None:
     ops = {"read": 100_000}
     later = "Tue Aug 18 11:29:42 2020"

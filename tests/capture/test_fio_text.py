@@ -39,16 +39,6 @@ def test_normal_says_what_json_says(tmp_path: Path) -> None:
     assert text.cpu.total_pct == pytest.approx(json.cpu.total_pct, rel=1e-3)
 
 
-def test_terse_version_4_has_trims_between(tmp_path: Path) -> None:
-    """Version 4 is version 3 with a block of trims after the writes."""
-    fields = TERSE.strip().split(";")
-    none = ["0"] * 12 + ["1.000000%=0"] * 20 + ["0"] * 4 + ["0", "0", "0.000000%", "0", "0"]
-    text = ";".join(["4", *fields[1:87], *none, *fields[87:]]) + "\n"
-    (old,), (new,) = (read_text(t, tmp_path).measurements for t in (TERSE, text))
-    assert new.ops == old.ops
-    assert new.disk_util_pct == old.disk_util_pct
-
-
 def test_terse_status_interval_keeps_the_last_line(tmp_path: Path) -> None:
     first = TERSE.split(";")
     first[8] = first[49] = "1000"

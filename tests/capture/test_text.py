@@ -42,13 +42,6 @@ def source_of(data: bytes, tmp_path: Path) -> Source:
     return Source(path)
 
 
-@pytest.mark.parametrize("kind", PACKERS)
-def test_compression_is_known_by_content(kind: str, tmp_path: Path) -> None:
-    source = source_of(PACKERS[kind](TEXT.encode()), tmp_path)
-    assert source.compression == kind
-    assert source.text() == TEXT
-
-
 def test_several_frames_are_one_file(tmp_path: Path) -> None:
     """Logs that were rotated and concatenated hold several members."""
     for pack in PACKERS.values():

@@ -37,13 +37,6 @@ def test_a_person_reads_the_answer(nvmesim, scenario):
     assert "--verbose shows: how it is known" in said.out
 
 
-def test_verbose_lists_assumptions_stations_and_members(nvmesim, scenario):
-    said = nvmesim("run", scenario, "--verbose")
-    assert "--verbose" not in said.out
-    for words in ("drive0 dies", "read bios", "kcycles per IO", "assumption"):
-        assert words in said.out
-
-
 def test_set_changes_a_value_and_the_seed_only_the_draws(nvmesim, scenario):
     iops = [
         json.loads(nvmesim("run", scenario, "--json", *more).out)["total"]["iops"]["value"]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import re
 from xml.etree import ElementTree
 
 import pytest
@@ -129,12 +128,6 @@ def test_loads_are_found_by_place():
     assert set(found["uplink"]) == {(0, "up"), (0, "down"), (1, "up"), (1, "down")}
     assert len(found["port"]) == 16
     assert set(found["shared"]) == {"submitting threads", "data engine"}
-
-
-def test_it_follows_dark_mode_and_print():
-    css = re.search(r"<style>(.*?)</style>", picture(result(2)), re.S).group(1)
-    assert "prefers-color-scheme:dark" in css
-    assert "@media print" in css
 
 
 def test_the_drive_that_is_rebuilt_is_marked():
