@@ -8,7 +8,7 @@ import pytest
 from nvmesim.capture.registry import read_capture
 from nvmesim.warning import has
 from tests.capture.composed import FORMS, requests
-from tests.capture.contract import DATA, counted, read_text, refused, sample, table
+from tests.capture.contract import DATA, counted, read_text, refused, sample
 
 BIOSNOOP, BIOLATENCY = sample("biosnoop/bcc.txt"), sample("biolatency/bcc.txt")
 ISSUE = "fio 538 [001] {t:.6f}: block:block_rq_issue: 259,1 {rwbs} 4096 () {s} + 8 {prio}[{comm}]\n"

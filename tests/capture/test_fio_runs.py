@@ -233,5 +233,3 @@ def test_a_cut_terse_line_leaves_the_others(tmp_path: Path) -> None:
     capture = read_text(TERSE + TERSE[:500] + "\n", tmp_path)
     assert len(capture.measurements) == 1
     assert any("line 2 ends after" in w for w in capture.warnings)
-
-
