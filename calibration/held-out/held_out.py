@@ -256,8 +256,9 @@ def tables_of(case: HeldCase, row: HeldRow, profile: Any) -> dict[str, Any]:
     """Return the scenario of *row*, as the tables of a file."""
     facts, raid = case.facts, row.cells["raid"]
     unknown = {"value": GHZ, "low": GHZ_ENDS[0], "high": GHZ_ENDS[1], "basis": "assumed"}
-    cpu = {"cores": CORES, "threads_per_core": 2, "ghz": facts.get("ghz", unknown), "lanes": 256,
-           "pcie_generation": 5}  # fmt: skip
+    cpu = {"cores": facts.get("cores", CORES), "lanes": 256, "pcie_generation": 5,
+           "threads_per_core": facts.get("threads_per_core", 2),
+           "ghz": facts.get("ghz", unknown)}  # fmt: skip
     tables: dict[str, Any] = {
         "server": {"stack": facts["stack"], "sockets": [{"cpu": cpu}]},
         "drives": [{"profile": profile, "count": row.drives}],

@@ -227,7 +227,7 @@ def _scenario(profile: DriveProfile, host: BenchHost, point: Point) -> ResolvedS
         host = replace(host, stack=free_host().stack, ghz=free_host().ghz)
     if point.polled and not host.stack.polled:
         host = replace(host, stack=host.stack.model_copy(update={"polled": True}))
-    volumes = (_volume(point, profile),) if point.raid else ()
+    volumes = (_volume(point, profile, host.stack.scale),) if point.raid else ()
     targets = tuple(Target("drive", i, f"drive{i}") for i in range(point.targets))
     if volumes:
         targets = (Target("volume", 0, volumes[0].name),)
@@ -254,12 +254,12 @@ def behind_host(
     )  # fmt: skip
 
 
-def _volume(point: Point, profile: DriveProfile) -> Volume:
-    """The Linux md array that *point* was measured on."""
+def _volume(point: Point, profile: DriveProfile, scale: float) -> Volume:
+    """The Linux md array that *point* was measured on, its cycles *scale* times as many."""
     level, _, chunk = point.raid.partition(":")
     layout, copies = geometry(level, point.targets, None)
     size = int(chunk or DEFAULT_CHUNK)
-    engine = with_level(get("raid-engine", "linux-md"), level)
+    engine = with_level(get("raid-engine", "linux-md"), level).with_cycles(scale)
     member = round(profile.capacity.value) // size * size
     return Volume(
         0, "array", level, tuple(range(point.targets)), layout, copies, size, engine,

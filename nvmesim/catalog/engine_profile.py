@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from collections.abc import Iterable
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -154,6 +155,11 @@ class RaidEngineProfile(Frozen):
                 raise ValueError(f"by_level.{level}: there are {', '.join(RAID_LEVELS)}")
         return self
 
+    def with_cycles(self, factor: float) -> RaidEngineProfile:
+        """Return the engine with *factor* times the cycles that the host pays for each request."""
+        rows = None if self.rows is None else _times(self.rows, ROW_CYCLES, factor)
+        return _times(self.model_copy(update={"rows": rows}), ENGINE_CYCLES, factor)
+
 
 class FileSection(Frozen):
     """A part of every request that each file (target) lets through one request at a time.
@@ -172,6 +178,8 @@ class FileSection(Frozen):
     """As many requests pass at a time: IOThreads of a virtual disk, its channels."""
 
 
+ROW_CYCLES: Final = ("base", "per_member", "wakeup")
+ENGINE_CYCLES: Final = ("per_request", "per_child")
 CYCLES: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
 """Costs of a stack that one factor multiplies: what a thread pays for each request."""
 
@@ -260,9 +268,18 @@ class StackProfile(Frozen):
 
     def with_cycles(self, factor: float) -> StackProfile:
         """Return the stack with *factor* times the cycles that a thread pays for each request."""
-        update: dict[str, object] = {"scale": self.scale * factor}
-        for part in CYCLES:
-            q: Quantity = getattr(self, part)
-            ends = {k: v * factor for k in ("low", "high") if (v := getattr(q, k)) is not None}
-            update[part] = q.model_copy(update={"value": q.value * factor, **ends})
-        return self.model_copy(update=update)
+        scaled = self.model_copy(update={"scale": self.scale * factor})
+        return _times(scaled, CYCLES, factor)
+
+
+Costs = TypeVar("Costs", bound=Frozen)
+
+
+def _times(costs: Costs, parts: Iterable[str], factor: float) -> Costs:
+    """*costs* with *factor* times the cycles of *parts*, their intervals too."""
+    update: dict[str, Quantity] = {}
+    for part in parts:
+        q: Quantity = getattr(costs, part)
+        ends = {k: v * factor for k in ("low", "high") if (v := getattr(q, k)) is not None}
+        update[part] = q.model_copy(update={"value": q.value * factor, **ends})
+    return costs.model_copy(update=update)

@@ -118,7 +118,7 @@ def as_captured(scenario: ResolvedScenario) -> ResolvedScenario:
     known = [c for c in known if c.stack == stack.name]
     factor = min((c.stack_cycles for c in known), default=1.0)
     if factor != 1.0 and stack.scale == 1.0:
-        scenario = replace(scenario, stack=stack.with_cycles(factor))
+        scenario = scenario.with_cycles(factor)
     pages = [c.stack_per_kib for c in known if c.stack_per_kib is not None]
     if pages:
         scenario = replace(scenario, stack=scenario.stack.with_per_kib(min(pages)))

@@ -6,7 +6,7 @@ bytes, rates per second. Nothing here is text with a unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -299,3 +299,8 @@ class ResolvedScenario:
     """Catalog numbers in use that are assumed, and defaults that the scenario left open."""
     ignored: tuple[str, ...] = ()
     """Options of DiskSpd lines and fio files that do not shape the load."""
+
+    def with_cycles(self, factor: float) -> ResolvedScenario:
+        """Return it with threads that pay *factor* times the cycles, in the stack and in RAID."""
+        volumes = tuple(replace(v, engine=v.engine.with_cycles(factor)) for v in self.volumes)
+        return replace(self, stack=self.stack.with_cycles(factor), volumes=volumes)

@@ -199,7 +199,7 @@ def _captured_by(
     if old.captured is None or new.captured is None or old.captured.stack != scenario.stack.name:
         return changed
     factor = new.captured.stack_cycles / old.captured.stack_cycles
-    return replace(changed, stack=changed.stack.with_cycles(factor)) if factor != 1 else changed
+    return changed.with_cycles(factor) if factor != 1 else changed
 
 
 def _replaced(scenario: ResolvedScenario, label: str, changed: Frozen) -> ResolvedScenario:
