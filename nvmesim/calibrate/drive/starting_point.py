@@ -52,6 +52,8 @@ LARGE_WAIT: Final = (1.8, 0.5, 4.0)
 """What comes before the data of a lone large sequential read, in random reads
 of 4 KiB: middle, standard deviation of the logarithm, and most. Source: nine drives, see
 `ReadSide.stream_ps`."""
+ALIKE: Final = 0.1
+"""Difference of the logarithm up to which sequential reads did as random ones. Assumed."""
 LARGER_PAYLOAD: Final = 512
 """Largest TLP payload that is assumed where a row needs more than the usual one carries."""
 
@@ -68,6 +70,11 @@ def with_streams(
     for is_read, key in STREAMED.items():
         rows = streams(points, read=is_read)
         alone = [p for p in points if p.random and p.read_fraction == float(is_read)]
+        alike = [p for p in rows if is_read and _is_as_random(p, alone)]
+        if alike and len(alike) == len(rows):  # no reader found its data read ahead
+            read = profile.read.model_copy(update={"ahead": False})
+            profile = profile.model_copy(update={"read": read})
+            continue
         lone = unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
         small = [p for p in rows if p.block_size <= SMALL]
         if small and not alone:
@@ -78,6 +85,16 @@ def with_streams(
                 profile = with_stream_commands(profile, rows, read=is_read)
             profile = fit_stream(profile, host, rows, key, sources(rows), lone)
     return profile
+
+
+def _is_as_random(point: Point, others: Sequence[Point]) -> bool:
+    """True if a sequential *point* of many at once did as random ones of *others* of that load."""
+    p = point
+    return any(
+        (q.block_size, q.jobs, q.iodepth, q.targets) == (p.block_size, p.jobs, p.iodepth, p.targets)
+        and abs(math.log(q.iops / p.iops)) < ALIKE and in_flight(p) > SHALLOW * p.targets
+        for q in others
+    )  # fmt: skip
 
 
 def streams(points: Sequence[Point], *, read: bool) -> list[Point]:
