@@ -1,7 +1,7 @@
 """What a row does not show stays open: behind a full thread, for small reads, and on a disk's arm.
 
 Rows are those of `calibration/held-out` (G02-1, R10-1, R15-1, R07-2, N01, N03, N04, N07, N09,
-S07, T05, T08, U01, U08, V02; named in `cases.toml`).
+S07, T05, T08, U01, U08, V02, X02; named in `cases.toml`).
 """
 
 from dataclasses import replace
@@ -46,6 +46,17 @@ def test_a_thread_that_reads_as_fast_as_it_writes_is_full():
     assert {"commands", "write.program"} <= set(fit.profile.untold)
     alone, _ = fitted(host, rows[:1])  # nothing tells why it is slow
     assert alone.profile.captured.stack_cycles == 1
+
+
+def test_streams_that_do_as_random_reads_found_nothing_read_ahead():
+    host = "linux-libaio,pcie3 x4"
+    random = ("randread", 4 * K, 64, 1, 422e3)
+    fit, predicted = fitted(host, [random, ("read", 4 * K, 64, 1, 427e3)])
+    assert not fit.profile.read.ahead
+    assert fit.profile.read_bandwidth.value > 1.5 * 427e3 * 4 * K
+    assert predicted("read", 4 * K, 64, 1) == pytest.approx(427e3, rel=0.05)
+    faster, _ = fitted(host, [random, ("read", 4 * K, 64, 1, 600e3)])
+    assert faster.profile.read.ahead
 
 
 def test_large_reads_that_move_all_there_is_tell_nothing_of_small_ones():

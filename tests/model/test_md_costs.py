@@ -66,6 +66,17 @@ def test_its_time_is_cpu_time():
     assert busy == pytest.approx(1 + found.total.iops.value * own / 1e6, rel=0.1)
 
 
+def test_threads_of_a_faster_host_pay_less_in_md_too():
+    def rate(cycles):
+        found = tables({"raid": "raid0"}, {"threads": 1, "outstanding": 64}, drives=2)
+        captured = {"stack": "linux-libaio", "stack_cycles": cycles}
+        found["drives"][0]["profile"] = MEMORY | {"captured": captured}
+        found["server"]["stack"] = "linux-libaio"
+        return plain(found).total.iops.value
+
+    assert rate(0.5) == pytest.approx(2 * rate(1.0), rel=0.02)
+
+
 def test_a_row_that_is_written_whole_costs_half():
     whole = {"threads": 4, "outstanding": 4, "read": 0.0, "block_size": "256 KiB"}
     found = run({"raid": "raid6"}, whole)
