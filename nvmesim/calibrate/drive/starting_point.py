@@ -88,11 +88,11 @@ def with_streams(
 
 
 def _is_as_random(point: Point, others: Sequence[Point]) -> bool:
-    """True if a sequential *point* of many at once did as random ones of *others* of that load."""
+    """True if a sequential *point* of many readers did as a random one of *others* of that load."""
     p = point
     return any(
         (q.block_size, q.jobs, q.iodepth, q.targets) == (p.block_size, p.jobs, p.iodepth, p.targets)
-        and abs(math.log(q.iops / p.iops)) < ALIKE and in_flight(p) > SHALLOW * p.targets
+        and abs(math.log(q.iops / p.iops)) < ALIKE and p.jobs > SHALLOW * p.targets
         for q in others
     )  # fmt: skip
 
