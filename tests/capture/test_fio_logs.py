@@ -9,7 +9,7 @@ import pytest
 from nvmesim.capture.as_json import describe_capture
 from nvmesim.capture.capture import Capture, fio_bin_index, fio_bin_value
 from nvmesim.capture.readers.fio import fio_log
-from nvmesim.capture.readers.fio.log_rows import find_layout, is_in_us
+from nvmesim.capture.readers.fio.log_rows import find_layout
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
@@ -42,26 +42,22 @@ def read_rows(text: str, tmp_path: Path, name: str = "x_clat.1.log") -> Capture:
     ],
 )
 def test_columns(row: str, version: tuple[int, int] | None, columns: str) -> None:
-    layout = find_layout([row.split(", ")] * 3, version)
+    layout = find_layout([row.split(", ")] * 3, version, "clat")
     assert layout.columns == tuple(columns.split())
     assert layout.is_averaged == (", 0, 0" in row[-9:] and "4096" not in row)
 
 
-def test_logs_of_fio_2_are_known_by_version_and_by_values(tmp_path: Path) -> None:
-    """90 us every 90 ms are one request at a time as us, and a thousandth of one as ns."""
+def test_unit_by_version_and_by_values() -> None:
     slow = [[str(t), "90000", "0", "4096"] for t in range(0, 3000, 90)]
+    assert find_layout(slow, (2, 17), "clat").ns_per_unit == 1000
+    assert find_layout(slow, (3, 5), "clat").ns_per_unit == 1
+    guessed = find_layout(slow, None, "clat")
+    assert guessed.ns_per_unit == 1000  # 90 us every 90 ms as ns, one at a time as us
+    assert "no version is known: its values were taken as us" in guessed.guesses[0]
     busy = [[str(k // 20), "90000", "0", "4096"] for k in range(400)]
+    assert find_layout(busy, None, "clat").ns_per_unit == 1
     short = [["0", "95", "0", "4096"]]
-    layout = find_layout(slow, None)
-    assert is_in_us(layout, slow, (2, 17))
-    assert not is_in_us(layout, slow, (3, 5))
-    assert is_in_us(layout, slow, None)
-    assert not is_in_us(layout, busy, None)
-    assert is_in_us(layout, short, None)
-    path = tmp_path / "x_clat.1.log"
-    path.write_text("".join(f"{', '.join(row)}\n" for row in slow))
-    with pytest.raises(CaptureError, match="is a log of fio 2, in us"):
-        read_capture(path)
+    assert find_layout(short, None, "clat").ns_per_unit == 1000
 
 
 def test_bins_are_inverse_to_their_values() -> None:

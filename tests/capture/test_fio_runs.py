@@ -233,3 +233,17 @@ def test_a_cut_terse_line_leaves_the_others(tmp_path: Path) -> None:
     capture = read_text(TERSE + TERSE[:500] + "\n", tmp_path)
     assert len(capture.measurements) == 1
     assert any("line 2 ends after" in w for w in capture.warnings)
+
+
+def test_the_version_of_a_log_is_found_three_folders_above(tmp_path: Path) -> None:
+    folder = tmp_path / "sample1" / "clients" / "host"
+    folder.mkdir(parents=True)
+    log = folder / "fio_clat.1.log"
+    log.write_text("".join(f"{1000 * n}, {90_000 + n}, 0, 4096\n" for n in range(1, 9)))
+    # Without a version the values decide, and 90,000 may be ns or us.
+    (tmp_path / "fio-result.txt").write_text("fio-2.16\n" + TERSE)
+    assert read_capture(log).requests.collect()["latency_ns"][0] == 90_001_000
+    (tmp_path / "fio-result.txt").write_text("fio-3.3\n")
+    capture = read_capture(log)
+    assert capture.version == "3.3"
+    assert capture.requests.collect()["latency_ns"][0] == 90_001

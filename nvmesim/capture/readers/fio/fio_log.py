@@ -2,8 +2,8 @@
 
 Reads in batches: a log larger than memory gives its statistics in one pass and its requests as a
 lazy frame. Logs of jobs that ran together, asked for together, become one capture. A log has no
-header: its columns are known by the version, which the run's JSON beside it states as it does load
-and drive, or by their values. Source: fio HOWTO, log file formats; fio iolog.c.
+header: what its columns are is decided by fio's version, which the run's JSON beside it states, as
+it does load and drive. Source: fio HOWTO, log file formats; fio iolog.c.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 import polars as pl
 
 from nvmesim.capture.capture import (
-    KINDS,
     OPS,
     REQUEST_SCHEMA,
     Capture,
@@ -34,17 +33,16 @@ from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers.fio.fio_jobs import FioJob, conditions_of, groups
 from nvmesim.capture.readers.fio.log_rows import (
     ROW,
-    Course,
     LogLayout,
+    LogStats,
     Rows,
     find_layout,
-    is_in_us,
     row_batches,
     sample_rows,
     version_of,
 )
-from nvmesim.capture.requests import OUT_COMPLETE, OUT_ISSUE, UNKNOWN_TIME
-from nvmesim.capture.requests.table import Block, Tally, block_frame, rows_of
+from nvmesim.capture.requests import UNKNOWN_TIME
+from nvmesim.capture.requests.table import Block, block_frame, rows_of
 from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
 from nvmesim.warning import Warning
@@ -53,6 +51,7 @@ KEEP_ROWS: Final = 2_000_000
 """Rows kept in memory (60 bytes each); a longer log is read again when its requests are used."""
 SNIFFED_ROWS: Final = 20
 SNIFFED_SHARE: Final = 0.25
+FOLDERS_ABOVE: Final = 3
 MAX_JSON_BYTES: Final = 1 << 24
 MAX_CANDIDATES: Final = 64
 """Files of a folder that are looked into for the run of a log."""
@@ -63,6 +62,10 @@ _NAME: Final = re.compile(
 )
 _KIND: Final = re.compile(r"(?:^|[_.-])(clat|slat|lat|bw|iops)(?=[_.-])")
 _OPTION: Final = {"bw": "write_bw_log", "iops": "write_iops_log"}
+_STATED: Final = re.compile(
+    r"(?:\"fio version\"\s*:\s*\"fio-|^[2-5];fio-|^fio-)(\d[\w.-]*)", re.MULTILINE
+)
+"""A version as JSON, terse lines and normal output state it."""
 
 
 @dataclass(frozen=True)
@@ -190,51 +193,74 @@ def _wrote(job: FioJob, log: LogName) -> bool:
     return (name if name not in ("", "1") else job.name) == log.prefix
 
 
+def find_version(path: Path) -> str | None:
+    """Return the fio version that results near the log *path* agree on, or None.
+
+    Results are looked for in its folder and up to three above it, as harnesses (pbench) lay them
+    out; the nearest folder that has any decides.
+    """
+    folder = path.resolve().parent
+    for above in (folder, *list(folder.parents)[:FOLDERS_ABOVE]):
+        try:
+            files = sorted(
+                p for p in above.iterdir() if p.is_file() and not _NAME.fullmatch(p.name)
+            )
+        except OSError:
+            return None
+        found = set()
+        for file in files[:MAX_CANDIDATES]:
+            try:
+                if file.stat().st_size <= MAX_JSON_BYTES:
+                    found.update(_STATED.findall(Source(file).head.text)[:1])
+            except (CaptureError, OSError):
+                continue
+        if found:
+            # Several versions are no answer.
+            return found.pop() if len(found) == 1 else None
+    return None
+
+
 def read(source: Source) -> Capture:
     """Read a log and those of the jobs that ran with it; CaptureError if it has no whole row."""
     name, run = parse_name(source.path), find_run(source.path)
     sources = [source, *(Source(p, (), source.on_read) for p in source.parts if p != source.path)]
+    stated = run.version if run else find_version(source.path)
     rows = [sample_rows(part) for part in sources]
     if not rows[0]:
         raise source.error("has no whole row of a fio log", "repeat the capture")
     kind = name.kind or ("iops" if all(row[1] == "1" for row in rows[0]) else "clat")
-    version = version_of(run.version if run else None)
-    layouts = [find_layout(own or rows[0], version) for own in rows]
-    if kind in KINDS and is_in_us(layouts[0], rows[0], version):
-        raise source.error("is a log of fio 2, in us", "give its JSON, or a log of fio 3")
+    layouts = [find_layout(own or rows[0], version_of(stated), kind) for own in rows]
     # Epoch times: the first job's start is the start of all.
     start = min(layout.t0_ms for layout in layouts)
     layouts = [replace(layout, t0_ms=start) for layout in layouts]
     averaged = layouts[0].is_averaged
-    is_timed = kind in KINDS and not averaged
-    course, tally, notes = Course(kind), Tally(), Notes()
+    stats, notes = LogStats(kind, averaged), Notes()
     kept: list[Rows] = []
     for part, layout in zip(sources, layouts, strict=True):
         for batch in row_batches(part, layout, notes):
-            course.add(batch)
-            tally.add(_block_rows(batch, is_timed), [_device(run) or ""])
+            stats.add(batch)
             kept.append(batch)
-            if course.rows > KEEP_ROWS:
+            if stats.rows > KEEP_ROWS:
                 kept.clear()
-        course.end_file()
-    if not course.rows:
+        stats.end_file()
+    if not stats.rows:
         raise source.error(
             f"has no whole row of a fio log ({notes.skipped} skipped)", "repeat the capture"
         )
-    (counted,) = tally.measurements()
-    numbers = [parse_name(part.path).job for part in sources]
-    measurement = _measurement(None if averaged else counted, course, name, run, numbers)
-    is_listed = is_timed and kind != "slat"
+    measurement = _measurement(stats, name, run, [parse_name(part.path).job for part in sources])
+    requests = None
+    if kind in ("clat", "lat") and not averaged:
+        requests = _requests(sources, layouts, kept, _device(run))
     return Capture(
         file=source.path,
         format="fio-log",
-        version=run.version if run else None,
+        version=stated,
         measurements=(measurement if averaged else with_caveats(measurement),),
-        rows=course.rows,
+        rows=stats.rows,
         skipped=notes.skipped,
-        requests=_requests(sources, layouts, kept, _device(run)) if is_listed else None,
+        requests=requests,
         series=_series(kept, kind) if averaged and kept else None,
-        warnings=tuple(_warnings(course, notes, layouts[0], name, run, len(sources))),
+        warnings=tuple(_warnings(stats, notes, layouts[0], name, run, len(sources))),
     )
 
 
@@ -271,23 +297,18 @@ def _requests(
     return lazy_table(lambda: iter([whole()]))
 
 
-def _block_rows(rows: Rows, is_timed: bool) -> np.ndarray:
-    """*rows* as those of a `Block`, completed when they were logged, with their latency if any."""
-    issue = rows.time_ns - rows.value if is_timed else np.full_like(rows.value, UNKNOWN_TIME)
-    offset = np.full_like(issue, UNKNOWN_TIME) if rows.offset is None else rows.offset
-    return rows_of(issue, rows.time_ns, offset, rows.bytes, np.zeros_like(issue), rows.op)
-
-
 def _frame(rows: Rows, device: str | None) -> pl.DataFrame:
     """Rows as requests. Without issue times a completion is known to its millisecond only."""
-    table = _block_rows(rows, is_timed=False)
+    unknown = np.full_like(rows.value, UNKNOWN_TIME)
+    issue, complete = unknown, rows.time_ns
     if rows.issue_ns is not None:
         # A lat log writes 0 in place of its issue time.
-        is_known = rows.issue_ns > 0
-        table[OUT_ISSUE] = np.where(is_known, rows.issue_ns, UNKNOWN_TIME)
-        table[OUT_COMPLETE] = np.where(is_known, rows.issue_ns + rows.value, rows.time_ns)
-    frame = block_frame(Block(table, [] if device is None else [device]))
-    return frame.with_columns(latency_ns=pl.Series(rows.value))
+        issue = np.where(rows.issue_ns > 0, rows.issue_ns, UNKNOWN_TIME)
+        complete = np.where(rows.issue_ns > 0, rows.issue_ns + rows.value, rows.time_ns)
+    offset = unknown if rows.offset is None else rows.offset
+    table = rows_of(issue, complete, offset, rows.bytes, np.zeros_like(unknown), rows.op)
+    names = [] if device is None else [device]
+    return block_frame(Block(table, names)).with_columns(latency_ns=pl.Series(rows.value))
 
 
 def _ops(codes: np.ndarray) -> pl.Series:
@@ -314,39 +335,32 @@ def _series(kept: list[Rows], kind: str) -> pl.DataFrame:
 
 
 def _measurement(
-    counted: Measurement | None, course: Course, name: LogName, run: FioRun | None,
-    numbers: list[int | None],
-) -> Measurement:  # fmt: skip
-    """What the run says of the load and, of single requests, what was *counted*."""
+    stats: LogStats, name: LogName, run: FioRun | None, numbers: list[int | None]
+) -> Measurement:
     conditions = run.conditions(numbers) if run else Conditions()
-    span_s = course.span_s
+    counted = [] if stats.is_averaged else [k for k in range(2) if stats.count[k]]
+    if counted and conditions.read_fraction is None:
+        conditions = replace(conditions, read_fraction=stats.count[0] / sum(stats.count))
+    if counted and conditions.block_size is None and len(stats.sizes) == 1:
+        conditions = replace(conditions, block_size=next(iter(stats.sizes)))
     # A log may hold the first requests of a run only (log_entries, a cut file).
-    conditions = replace(conditions, duration_s=span_s or conditions.duration_s)
+    conditions = replace(conditions, duration_s=stats.span_s or conditions.duration_s)
     if run is None and name.job is not None:
         conditions = replace(conditions, jobs=len(numbers))
-    ops: dict[Op, OpResult] = {}
-    if counted is not None:
-        own, per_s = counted.conditions, 1 / span_s if span_s else 0.0
-        if conditions.read_fraction is None:
-            conditions = replace(conditions, read_fraction=own.read_fraction)
-        if conditions.block_size is None and isinstance(own.block_size, int):
-            conditions = replace(conditions, block_size=own.block_size)
-        for op, r in counted.ops.items():
-            latency = {course.kind: r.clat} if course.kind in KINDS else {}
-            ops[op] = OpResult(r.count, r.bytes, r.count * per_s, r.bytes * per_s, **latency)
-    return Measurement(name.prefix, conditions, ops, source=f"fio {course.kind} log")
+    ops: dict[Op, OpResult] = {OPS[k]: stats.result(k) for k in counted}
+    return Measurement(name.prefix, conditions, ops, source=f"fio {stats.kind} log")
 
 
 def _warnings(
-    course: Course, notes: Notes, layout: LogLayout, name: LogName, run: FioRun | None,
+    stats: LogStats, notes: Notes, layout: LogLayout, name: LogName, run: FioRun | None,
     n_files: int,
 ) -> list[str]:  # fmt: skip
-    found = []
+    found = [Warning("units-guessed", guess) for guess in layout.guesses]
     if notes.skipped:
         text = f"{notes.skipped} rows skipped: damaged, cut off, zero or trims"
         found.append(Warning("rows-skipped", text))
     if not name.kind:
-        text = f"the file's name does not say what was logged: taken as {course.kind}"
+        text = f"the file's name does not say what was logged: taken as {stats.kind}"
         found.append(Warning("kind-guessed", text))
     if run is None:
         text = "no JSON of its run beside it: engine, depth and drive are unknown"
@@ -360,10 +374,10 @@ def _warnings(
     if layout.is_averaged:
         text = "averaged log (log_avg_msec): no counts and no percentiles, only drift shows"
         found.append(Warning("averaged-log", text))
-    elif course.kind in KINDS and "issue_ns" not in layout.columns:
+    elif stats.is_latency and "issue_ns" not in layout.columns:
         text = (
             "times are completions to 1 ms: the depth at issue is unknown (log_issue_time of fio "
             "3.38 gives it)"
         )
         found.append(Warning("depth-unknown", text))
-    return [*found, *course.caveats()]
+    return [*found, *stats.caveats()]

@@ -1,4 +1,4 @@
-"""Rows of fio's per-request and averaged logs, whatever columns fio 3 writes, and their course.
+"""Rows of fio's per-request and averaged logs, whatever columns a version writes, and their sums.
 
 No log says what its columns are. Their number, their values and, if it is known, the version
 decide: ``time_ms, value[, max], ddir, bs[, offset][, prio][, issue_ns]``. Source: fio iolog.c,
@@ -7,17 +7,27 @@ flush_samples; fio HOWTO, log file formats.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from nvmesim.capture.capture import OPS, Capture
+from nvmesim.capture.capture import (
+    FIO_PERCENTILES,
+    OPS,
+    Capture,
+    Latency,
+    OpResult,
+    fio_bin_index,
+    fio_bin_value,
+    percentiles_of_bins,
+)
 from nvmesim.capture.checked_numbers import MAX_LATENCY_S
 from nvmesim.capture.lines import (
     INTEGER,
@@ -50,11 +60,12 @@ TEXTS: Final = ("prio", "more")
 SINCE_PRIO: Final = (3, 18)
 """Version since which every log has a priority column."""
 SINCE_NS: Final = (2, 99)
-"""Before, latencies are in us."""
 US_BELOW: Final = 1000
 """No drive answers in less than 1 us, so a median below this many units is not in ns."""
 IDLE: Final = 0.05
 """Mean number in flight below which a log in ns is rather one in us with a thousand times more."""
+N_BINS: Final = 64 * 45
+"""Bins up to 2**50 ns, 13 days."""
 N_WINDOWS: Final = 4096
 """Windows of the series for drift; their width doubles when the log outgrows them."""
 FIRST_WINDOW_NS: Final = 10**8
@@ -69,11 +80,14 @@ MIN_DRIFT_S: Final = 1.0
 
 @dataclass(frozen=True)
 class LogLayout:
-    """Which column is what."""
+    """Which column is what, and the unit of a latency."""
 
     columns: tuple[str, ...]
+    ns_per_unit: int = 1
     is_averaged: bool = False
     t0_ms: int = 0
+    guesses: tuple[str, ...] = ()
+    """Decisions made from values because no version was known."""
 
 
 def version_of(text: str | None) -> tuple[int, int] | None:
@@ -92,8 +106,8 @@ def sample_rows(source: Source) -> list[list[str]]:
     return [line.strip().split(", ") for line in lines[:SAMPLE_ROWS]]
 
 
-def find_layout(rows: list[list[str]], version: tuple[int, int] | None) -> LogLayout:
-    """Decide the columns of *rows* (at least one), and whether they are averages."""
+def find_layout(rows: list[list[str]], version: tuple[int, int] | None, kind: str) -> LogLayout:
+    """Decide the columns of *rows* (at least one), their unit and whether they are averages."""
     width = Counter(len(row) for row in rows).most_common(1)[0][0]
     same = [row for row in rows if len(row) == width]
     has_max = width > 4 and _mostly(row[2] not in ("0", "1", "2") for row in same)
@@ -101,9 +115,12 @@ def find_layout(rows: list[list[str]], version: tuple[int, int] | None) -> LogLa
     rest = [[row[k] for row in same] for k in range(len(columns), width)]
     columns += _rest(rest, version)
     bs, first_ms = columns.index("bs"), min(int(row[0]) for row in same)
-    is_averaged = _mostly(row[bs] == "0" for row in same)
-    since_1970 = EPOCH_MS < first_ms <= MAX_TIME_MS
-    return LogLayout(tuple(columns), is_averaged, first_ms if since_1970 else 0)
+    layout = LogLayout(
+        columns=tuple(columns),
+        is_averaged=_mostly(row[bs] == "0" for row in same),
+        t0_ms=first_ms if EPOCH_MS < first_ms <= MAX_TIME_MS else 0,
+    )
+    return layout if kind in ("bw", "iops") else _with_unit(layout, same, version)
 
 
 def _rest(rest: list[list[str]], version: tuple[int, int] | None) -> list[str]:
@@ -127,17 +144,24 @@ def _mostly(votes: Iterable[bool]) -> bool:
     return 2 * sum(given) > len(given)
 
 
-def is_in_us(layout: LogLayout, rows: list[list[str]], version: tuple[int, int] | None) -> bool:
-    """True if latencies are fio 2's, in us: by its version, else by their values."""
+def _with_unit(
+    layout: LogLayout, rows: list[list[str]], version: tuple[int, int] | None
+) -> LogLayout:
+    """Set ns or us: by the version, by a column that only fio 3 has, else by the values."""
     if version is not None:
-        return version < SINCE_NS
-    if "prio" in layout.columns:  # which fio 3 writes
-        return False
-    values, times = (sorted(int(row[at]) for row in rows) for at in (1, 0))
-    span_ns = (times[-1] - times[0]) * NS_PER_MS
+        return replace(layout, ns_per_unit=1000 if version < SINCE_NS else 1)
+    if "prio" in layout.columns:
+        return layout
+    values = sorted(int(row[1]) for row in rows)
+    times = [int(row[0]) for row in rows]
+    median = values[len(values) // 2]
+    span_ns = (max(times) - min(times)) * NS_PER_MS
     # A row of means stands for a window of requests, so means say nothing of how many.
-    is_idle = span_ns and not layout.is_averaged and sum(values) < IDLE * span_ns
-    return bool(is_idle) or values[len(values) // 2] < US_BELOW
+    in_flight = sum(values) / span_ns if span_ns and not layout.is_averaged else None
+    is_us = median < US_BELOW or (in_flight is not None and in_flight < IDLE)
+    unit = "us, as fio 2 writes" if is_us else "ns, as fio 3 writes"
+    guess = f"no version is known: its values were taken as {unit} (median {median})"
+    return replace(layout, ns_per_unit=1000 if is_us else 1, guesses=(guess,))
 
 
 @dataclass(frozen=True)
@@ -171,7 +195,7 @@ def row_batches(source: Source, layout: LogLayout, notes: Notes) -> Iterator[Row
     least = 0 if layout.is_averaged else 1
     bounds = {
         "time_ms": (0, MAX_TIME_MS),
-        "value": (least, int(MAX_LATENCY_S * 1e9)),
+        "value": (least, int(MAX_LATENCY_S * 1e9) // layout.ns_per_unit),
         "max": (0, 2**63 - 1),
         "ddir": (0, 1),
         "bs": (least, MAX_BLOCK_BYTES),
@@ -189,7 +213,7 @@ def row_batches(source: Source, layout: LogLayout, notes: Notes) -> Iterator[Row
             kept = {name: column[good] for name, column in kept.items()}
         yield Rows(
             time_ns=(kept["time_ms"] - layout.t0_ms) * NS_PER_MS,
-            value=kept["value"],
+            value=kept["value"] * layout.ns_per_unit,
             op=kept["ddir"],
             bytes=kept["bs"],
             offset=kept.get("offset"),
@@ -197,12 +221,21 @@ def row_batches(source: Source, layout: LogLayout, notes: Notes) -> Iterator[Row
         )
 
 
-class Course:
-    """How the values of a log went over time, in memory that does not grow with it."""
+class LogStats:
+    """Counts, sums, extremes and a histogram of 0.8 % an operation, and means over time.
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    Its memory does not grow with the log.
+    """
+
+    def __init__(self, kind: str, is_averaged: bool) -> None:
+        self.kind, self.is_averaged = kind, is_averaged
+        self.is_latency = kind in ("clat", "lat", "slat")
         self.rows = 0
+        self.count = [0, 0]
+        self.sizes: set[int] = set()
+        self._bytes, self._total, self._squares = [0, 0], [0, 0], [0.0, 0.0]
+        self._low, self._high = [2**62, 2**62], [0, 0]
+        self._bins = np.zeros((2, N_BINS), np.int64)
         self._steps_back = self._before_ns = self._last_ns = 0
         self._first_ns, self._window_ns = 2**62, FIRST_WINDOW_NS
         self._windows = np.zeros((2, 2, N_WINDOWS))
@@ -223,21 +256,61 @@ class Course:
             halves = self._windows[:, :, ::2] + self._windows[:, :, 1::2]
             self._windows = np.concatenate((halves, np.zeros_like(halves)), axis=2)
             self._window_ns *= 2
-        for op, sums in enumerate(self._windows):
-            mine = rows.op == op
-            window = np.maximum(time[mine], 0) // self._window_ns
-            sums[0] += np.bincount(window, minlength=N_WINDOWS)
-            sums[1] += np.bincount(window, weights=rows.value[mine], minlength=N_WINDOWS)
+        if len(self.sizes) < 2:
+            self.sizes.update((int(rows.bytes.min()), int(rows.bytes.max())))
+        for k in range(2):
+            mine = rows.op == k
+            if mine.any():
+                self._add_op(k, time[mine], rows.value[mine], rows.bytes[mine])
 
     def end_file(self) -> None:
         """Say that the next rows are of another file, whose times start anew."""
         self._before_ns = 0
+
+    def _add_op(self, k: int, time: np.ndarray, value: np.ndarray, n_bytes: np.ndarray) -> None:
+        self.count[k] += len(value)
+        self._bytes[k] += int(n_bytes.sum())
+        # 100,000 rows of a batch x 2**50 ns stay below 2**67: a float sum cannot wrap.
+        is_safe = int(value.max()) < 2**40
+        self._total[k] += int(value.sum() if is_safe else value.sum(dtype=np.float64))
+        self._low[k] = min(self._low[k], int(value.min()))
+        self._high[k] = max(self._high[k], int(value.max()))
+        real = value.astype(np.float64)
+        self._squares[k] += float((real * real).sum())
+        self._bins[k] += np.bincount(fio_bin_index(value), minlength=N_BINS)[:N_BINS]
+        window = np.maximum(time, 0) // self._window_ns
+        self._windows[k, 0] += np.bincount(window, minlength=N_WINDOWS)
+        self._windows[k, 1] += np.bincount(window, weights=real, minlength=N_WINDOWS)
 
     @property
     def span_s(self) -> float:
         """Time from the start of the job, or the first row if that is late, to the last row."""
         start = 0 if self._first_ns < 10**9 else self._first_ns
         return max(self._last_ns - start, 0) / 10**9
+
+    def result(self, k: int) -> OpResult:
+        """Return what operation *k* (0 reads, 1 writes) did."""
+        rate = 1 / self.span_s if self.span_s else 0.0
+        count, n_bytes = self.count[k], self._bytes[k]
+        latency = {self.kind: self._latency(k)} if self.is_latency else {}
+        return OpResult(count, n_bytes, count * rate, n_bytes * rate, **latency)
+
+    def _latency(self, k: int) -> Latency:
+        count = self.count[k]
+        mean = self._total[k] / count
+        used = np.flatnonzero(self._bins[k])
+        counts = self._bins[k][used]
+        values = fio_bin_value(used) / 10**9
+        return Latency(
+            count=count,
+            mean_s=mean / 10**9,
+            min_s=self._low[k] / 10**9,
+            max_s=self._high[k] / 10**9,
+            stddev_s=math.sqrt(max(self._squares[k] / count - mean * mean, 0.0)) / 10**9,
+            percentiles_s=percentiles_of_bins(values, counts, FIO_PERCENTILES),
+            bin_s=values,
+            bin_count=counts,
+        )
 
     def caveats(self) -> list[Warning]:
         """Say what the values over time show: drift, and steps back."""
