@@ -16,6 +16,7 @@ from nvmesim.capture.readers.diskspd_xml import (
     DiskspdCounts,
     DiskspdTarget,
     TimeSpan,
+    checked_table,
     measurements,
 )
 from nvmesim.capture.text import Head, Source, shown
@@ -33,6 +34,11 @@ _SNIFF = re.compile(
     r"|^[ \t]*number of outstanding I/O operations",
     re.M | re.I,
 )
+_THREAD = re.compile(r"\d{1,5} \|")
+_TAIL = re.compile(r"\|\s*(?:[\d.,]+[.,]\d{2,3}|N/A)$")
+"""The last number of a row of totals, up to its last decimal."""
+_WRAPPED: Final = 60
+"""Shorter lines were not wrapped by anybody."""
 _FILE = re.compile(r"\s+\([^()]*\)$")
 _WHOLE_ROW = re.compile(r"\|\s*(?:\d+[.,]\d{3}|N/A)\s*$")
 """A row of a percentile table up to its last decimal; people paste texts without the last end."""
@@ -65,7 +71,7 @@ def sniff(head: Head) -> bool:
 def read(source: Source) -> Capture:
     """Read DiskSpd text; CaptureError if no time span has whole tables."""
     parse = _Parse()
-    lines = source.text(LARGEST).split("\n")
+    lines = _unwrapped(source.text(LARGEST).split("\n"))
     if "|" in lines[-1] and not _WHOLE_ROW.search(lines[-1]):
         parse.warnings.append(f"its last line is cut: {shown(lines.pop())!r} (left out)")
     for line in lines:
@@ -80,6 +86,44 @@ def read(source: Source) -> Capture:
         else:
             parse.warnings.append(f"{run.span.label}: its tables are cut (left out)")
     return results(source, FORMAT, tell_apart(runs), parse.warnings, version=parse.version)
+
+
+def _unwrapped(lines: list[str]) -> list[str]:
+    """Return *lines* with the rows of tables and the command as they were before a mailer's wrap.
+
+    The header of a table says how many cells a row has; it ends with the column of files.
+    """
+    found: list[str] = []
+    pipes, whole = 0, True
+    width = max(map(len, lines))
+    last = 0
+    for line in lines:
+        if line.strip() and not line.strip("- "):
+            whole = True
+            continue
+        before = found[-1].strip() if found else ""
+        is_part = bool(line.strip()) and not line.strip().startswith(("total:", "***"))
+        whole &= not (last == width and line.strip().isdigit())
+        if not whole and is_part and len(before) >= _WRAPPED // (1 + before.count("|")):
+            # A terminal cuts within words, and all its lines are as long.
+            is_cut = last == width and found[-1][-1:] not in " |" and line[:1] not in " |"
+            found[-1] = found[-1] + line if is_cut else f"{found[-1]} {line.lstrip()}"
+        else:
+            found.append(line)
+        last = len(line)
+        text = found[-1].strip()
+        if text.startswith("thread |"):
+            pipes, whole = text.count("|"), text.endswith("file")
+        elif text.startswith("total:"):
+            # A row of totals has neither a thread nor a file.
+            whole = text.count("|") >= pipes - 2 and _TAIL.search(text) is not None
+        elif text.startswith("Command Line:"):
+            whole = len(line) < _WRAPPED
+        elif pipes and _THREAD.match(text):
+            whole = text.count("|") >= pipes and text.endswith(")")
+        else:
+            whole = True
+    return found
 
 
 class _Run(NamedTuple):
@@ -105,8 +149,8 @@ def _finish(run: _Run, total: dict[Op, DiskspdCounts], cpus: int | None) -> None
     if span.threads is None and threads and all(threads):
         span.threads = sum(threads)
     rows = {op: sum(c[op].count for c in span.counts.values() if op in c) for op in total}
-    if "" in span.counts or rows != {op: counts.count for op, counts in total.items()}:
-        text = "thread rows were cut or wrapped: totals only"
+    if rows != {op: counts.count for op, counts in total.items()}:
+        text = "thread rows were cut out of the tables: totals only"
         span.warnings.append(Warning("thread-cut", text))
         span.counts = {}
 
@@ -313,7 +357,7 @@ class _Parse:
             if 100.0 not in values:
                 span.warnings.append(f"{op}: its percentile table is cut (left out)")
             else:
-                found[op] = values
+                found[op] = checked_table(values, span.warnings, op)
         if is_overall:
             span.percentiles = found
         else:

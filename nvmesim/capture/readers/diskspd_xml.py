@@ -258,6 +258,16 @@ def _seconds(milliseconds: float | None) -> float | None:
     return milliseconds * S_PER_MS
 
 
+def checked_table(table: dict[float, float], warnings: list[str], what: str) -> dict[float, float]:
+    """*table* if its percentiles ascend and are sane; else nothing, and a warning."""
+    values = [table[p] for p in sorted(table)]
+    if all(0 <= v <= LONGEST_MS for v in values) and values == sorted(values):
+        return table
+    text = f"{what}: percentiles that do not ascend (left out): the file is damaged"
+    warnings.append(Warning("impossible-latency", text))
+    return {}
+
+
 def _cpu(span: TimeSpan) -> CpuUse | None:
     usage, user, kernel = span.cpu_average or (None, None, None)
     n = span.cpus
@@ -397,7 +407,7 @@ def _read_result(element: ET.Element, span: TimeSpan) -> None:
             if percent is not None and value is not None and 0 <= percent <= 100:
                 table[percent] = value
         if table:
-            span.percentiles[op] = table
+            span.percentiles[op] = checked_table(table, span.warnings, op)
 
 
 def _read_target(element: ET.Element, span: TimeSpan) -> None:
