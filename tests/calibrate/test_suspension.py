@@ -73,6 +73,9 @@ def test_a_mix_tells_the_time(time: float) -> None:
 def test_what_holds_no_flash_does_not_suspend() -> None:
     assert may_suspend(TRUTH)
     assert not may_suspend(get("drive", "hdd-7200"))
+    slow = TRUTH.write.program.model_copy(update={"value": 86e9})
+    write = TRUTH.write.model_copy(update={"program": slow})
+    assert not may_suspend(TRUTH.model_copy(update={"write": write}))
     assert not may_suspend(get("drive", "intel-p5800x"))
     through = TRUTH.write.model_copy(update={"through": True})
     assert not may_suspend(TRUTH.model_copy(update={"write": through}))

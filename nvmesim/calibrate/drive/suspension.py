@@ -35,6 +35,9 @@ STEP: Final = 2.0
 FASTEST, SLOWEST = 20 * US, 500 * US
 """Reads of a die between which it is flash, ps: for a faster one (phase change) no program is
 suspended, as that takes longer; no disk's arm is suspended. Assumed."""
+LONGEST: Final = 10_000 * US
+"""Programs that are longer are none, ps: four bits a cell take 2 to 3 ms. Writes that are so slow
+wait for something else, a disk's arm perhaps, which no read suspends."""
 
 
 def may_suspend(profile: DriveProfile) -> bool:
@@ -44,7 +47,8 @@ def may_suspend(profile: DriveProfile) -> bool:
     >>> may_suspend(get("drive", "intel-p4610-1.6tb")), may_suspend(get("drive", "hdd-7200"))
     (True, False)
     """
-    return profile.takes_turns and FASTEST < profile.read.die.value < SLOWEST
+    is_flash = FASTEST < profile.read.die.value < SLOWEST and profile.write.program.value < LONGEST
+    return profile.takes_turns and is_flash
 
 
 def suspending(
