@@ -16,6 +16,7 @@ IN_WORDS: Final = {
     "commands": "commands a second", "dies": "its number of dies",
     "read.base": "the fixed time of a read", "read.die": "a die's time of a read",
     "write.base": "the time of a cached write", "write.program": "a die's time of a write",
+    "write.suspend": "how long a read waits for a program",
 }  # fmt: skip
 """Numbers of a drive that are often not known, in words."""
 
@@ -147,7 +148,8 @@ def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterato
     keys = [
         key
         for key in profile.untold
-        if profile.counts(key) and not (unused and key.startswith(unused))
+        if profile.counts(key)
+        and not (unused and (key.startswith(unused) or key == "write.suspend"))
     ]
     if keys:
         sheet = profile.captured is not None and profile.captured.datasheet

@@ -324,7 +324,8 @@ class _Fitting:
         if not may_suspend(made):
             return [plain]
         if not mixes:
-            return [replace(plain, profile=suspending(made))]
+            open_ = {**unidentified, "write.suspend": "a 70/30 mix"}
+            return [replace(plain, profile=suspending(made), unidentified=open_)]
         profile, more = fitted(made, lambda p: self._cost(p, mixes), MODEL_ERROR**2, sources(mixes))
         return [replace(plain, profile=profile, cost=cost + more)]
 
