@@ -43,6 +43,23 @@ def with_draws(
     return profile
 
 
+def with_numbers(profile: DriveProfile, numbers: Mapping[str, Any]) -> DriveProfile:
+    """Return *profile* with other values at the dotted keys of *numbers*.
+
+    >>> from nvmesim.catalog.load import get
+    >>> drive = get("drive", "intel-p4610-1.6tb")
+    >>> with_numbers(drive, {"read.die": Quantity(value=5e7), "sorts": True}).read.die.value
+    50000000.0
+    """
+    update: dict[str, Any] = {}
+    for key, value in numbers.items():
+        part, _, name = key.rpartition(".")
+        if part:
+            value = update.get(part, getattr(profile, part)).model_copy(update={name: value})
+        update[part or name] = value
+    return profile.model_copy(update=update)
+
+
 def with_span(profile: Profile, key: str, span: tuple[float, float], source: str) -> Profile:
     """Return *profile* with the 95 % interval *span* of the number at dotted *key*."""
     return _stamped(profile, key.split("."), span, source)

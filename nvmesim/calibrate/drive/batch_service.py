@@ -14,13 +14,14 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.read_side import Progress, bank_optimum, with_reads
+from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.calibrate.infer.optimum import misfit
 from nvmesim.calibrate.infer.posterior import Inferred, columns, infer, optima
 from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms, problem_of
 from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
 from nvmesim.calibrate.points import Point
-from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide, Rounds
+from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
 from nvmesim.errors import FitError
 
 KEYS = {
@@ -134,8 +135,7 @@ def fit_writes_in_rounds(
     start = rounds.read.value
 
     def made(u: Floats) -> DriveProfile:
-        new = rounds.model_copy(update={"write": Quantity(value=float(np.exp(u[0])))})
-        return profile.model_copy(update={"rounds": new})
+        return with_numbers(profile, {"rounds.write": Quantity(value=float(np.exp(u[0])))})
 
     rows = logarithms([Parameter("write", start, low=start / 10, high=start * 10, step=0.05)])
     found = infer(problem_of([pauses.without_tail(p) for p in points], rows, made, host))
@@ -160,13 +160,15 @@ def with_rounds(
     *writes*: they are of writes, so reads are assumed to be like them.
     """
     base, base_cv, each, cv = (Quantity(value=float(v)) for v in x)
-    none = Quantity(value=0.0, basis="assumed")
     write_each = each if writes else as_a_read(each)
     rounds = Rounds(base=base, base_cv=base_cv, read=each, write=write_each, cv=cv)
-    read: ReadSide = template.read.model_copy(update={"base": none})
-    write = template.write.model_copy(update={"base": none})
-    update = {"rounds": pauses.add_pauses(rounds), "read": read, "write": write}
-    return template.model_copy(update=update)
+    return served_in_rounds(template, pauses.add_pauses(rounds))
+
+
+def served_in_rounds(template: DriveProfile, rounds: Rounds) -> DriveProfile:
+    """Return *template* serving in *rounds*, which hold all of a request's time but its bytes."""
+    none = Quantity(value=0.0)
+    return with_numbers(template, {"rounds": rounds, "read.base": none, "write.base": none})
 
 
 def _score(profile: DriveProfile, host: BenchHost, point: Point) -> float:

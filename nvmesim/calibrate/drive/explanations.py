@@ -21,7 +21,7 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import open_ceiling
 from nvmesim.calibrate.drive.read_side import CEILINGS, Ceiling, ReadFit
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit, WriteFit
-from nvmesim.calibrate.evidence import Judged, joint_of
+from nvmesim.calibrate.evidence import Judged, joint_of, with_numbers
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import LEAST_FULL, may_be_full, thread_share, threads_full
 from nvmesim.catalog.load import quantities
@@ -136,17 +136,11 @@ def difference(main: DriveProfile, other: DriveProfile) -> dict[str, Any]:
         if key not in mine or mine[key].value != q.value
     }
     if "write.commands" in mine and "write.commands" not in theirs:
-        found["write.commands"] = quantity_table(_with_commands(other), "write.commands")
+        as_without = quantity_table(other, "commands")["value"]  # no fewer than all commands
+        found["write.commands"] = {"value": as_without, "basis": "assumed"}
     if main.write.through != other.write.through:
         found["write.through"] = other.write.through
     return found
-
-
-def _with_commands(profile: DriveProfile) -> DriveProfile:
-    """Return *profile* with write commands that are no fewer than its commands: as without."""
-    commands = Quantity(value=profile.commands.value, basis="assumed")
-    write = profile.write.model_copy(update={"commands": commands})
-    return profile.model_copy(update={"write": write})
 
 
 # The other reading of a ceiling: its threads were full, and not the drive ------------------------
@@ -218,14 +212,15 @@ def _faster(profile: DriveProfile, ratio: float, is_read: bool) -> DriveProfile:
     """*profile* with a ceiling of reads, or of writes, *ratio* as high."""
     write = profile.write
     if is_read:  # writes keep their ceiling
-        changed = {"program": _times(write.program, ratio)}
-        changed["commands"] = write.commands or profile.commands
-        more = {key: _times(getattr(profile, key), ratio) for key in ("commands", "dies")}
-        return profile.model_copy(update=more | {"write": write.model_copy(update=changed)})
-    changed = {"program": _times(write.program, 1 / ratio)}
-    if write.commands is not None:
-        changed["commands"] = _times(write.commands, ratio)
-    return profile.model_copy(update={"write": write.model_copy(update=changed)})
+        return with_numbers(profile, {
+            "commands": _times(profile.commands, ratio), "dies": _times(profile.dies, ratio),
+            "write.program": _times(write.program, ratio),
+            "write.commands": write.commands or profile.commands,
+        })  # fmt: skip
+    return with_numbers(profile, {
+        "write.program": _times(write.program, 1 / ratio),
+        "write.commands": write.commands and _times(write.commands, ratio),
+    })  # fmt: skip
 
 
 def _times(quantity: Quantity, ratio: float) -> Quantity:

@@ -50,7 +50,7 @@ from nvmesim.calibrate.drive.starting_point import (
 )
 from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_writes
-from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws
+from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws, with_numbers
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
 from nvmesim.calibrate.over_time.buffers import buffers_of
@@ -119,8 +119,7 @@ def fit_drive(
     if buffer is None or fitting.limits is not None:
         return fit
     size = buffer.quantity("the step in the rate of a long write")
-    write = fit.profile.write.model_copy(update={"buffer": size})
-    return replace(fit, profile=fit.profile.model_copy(update={"write": write}))
+    return replace(fit, profile=with_numbers(fit.profile, {"write.buffer": size}))
 
 
 class _Fitting:
@@ -293,8 +292,7 @@ class _Fitting:
                 notes=(*begun.notes, said), unidentified={**begun.unidentified, **wanted},
             )]  # fmt: skip
         if size > UNIT:
-            write = profile.write.model_copy(update={"unit": Quantity(value=size, basis="assumed")})
-            profile = profile.model_copy(update={"write": write})
+            profile = with_numbers(profile, {"write.unit": Quantity(value=size)})
         special = self._special_writes(begun, profile, alike, mixes)
         if special is not None:
             return [special]
@@ -382,8 +380,7 @@ class _Fitting:
             size = min(p.block_size for p in large)
             small = [p for p in large if p.block_size == size]
             large = [p for p in large if p.block_size != size]
-            read = template.read.model_copy(update={"unit": Quantity(value=size, basis="assumed")})
-            template = template.model_copy(update={"read": read})
+            template = with_numbers(template, {"read.unit": Quantity(value=size)})
             self.notes.append(f"no reads of 4 KiB: {size} bytes are taken as the drive's unit")
         mixed = max((p.iops / p.targets for p in self.points if 0 < p.read_fraction < 1), default=0)
         found = self._small_reads(template, small, ceiling, mixed)
@@ -463,8 +460,7 @@ class _Fitting:
             "all deeper writes are at the limit: the write rate of the disk behind it is assumed "
             f"({BEHIND} times the limit)"
         )
-        write = profile.write.model_copy(update={"program": program, "commands": None})
-        made = profile.model_copy(update={"write": write})
+        made = with_numbers(profile, {"write.program": program, "write.commands": None})
         return replace(begun, limit="drain", profile=made, joint=joint, writes=found)
 
     # -- evidence -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.read_side import Progress, host_ps
 from nvmesim.calibrate.drive.starting_point import sources
-from nvmesim.calibrate.evidence import drawn, with_draws
+from nvmesim.calibrate.evidence import drawn, with_draws, with_numbers
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
@@ -110,7 +110,7 @@ def _with_flush(
     profile: DriveProfile, flush_ps: float | None, serial_ps: float | None
 ) -> DriveProfile:
     """*profile* with a volatile cache whose flush takes so long; None: with capacitors."""
-    update: dict[str, Quantity | bool | None] = {"volatile": flush_ps is not None}
+    update: dict[str, Quantity | bool | None] = {"write.volatile": flush_ps is not None}
     for name, value in (("flush", flush_ps), ("flush_serial", serial_ps)):
-        update[name] = None if value is None else Quantity(value=value)
-    return profile.model_copy(update={"write": profile.write.model_copy(update=update)})
+        update[f"write.{name}"] = None if value is None else Quantity(value=value)
+    return with_numbers(profile, update)

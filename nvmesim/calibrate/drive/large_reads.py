@@ -15,7 +15,7 @@ from nvmesim.calibrate.drive.explanations import MODEL_ERROR
 from nvmesim.calibrate.drive.laws import ALONE, SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
 from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS, sources
-from nvmesim.calibrate.evidence import intervals
+from nvmesim.calibrate.evidence import intervals, with_numbers
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import Point
@@ -65,7 +65,7 @@ def with_serial(profile: DriveProfile, host: BenchHost) -> DriveProfile:
     """*profile* with `SERIAL`, if it is a drive behind a link of its own."""
     if host.link.kind != "pcie" or profile.limits is not None or profile.rounds is not None:
         return profile
-    return profile.model_copy(update={"read": profile.read.model_copy(update={"serial": SERIAL})})
+    return with_numbers(profile, {"read.serial": SERIAL})
 
 
 def fit_large_reads(
@@ -109,9 +109,8 @@ def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point
     def made(u: Floats) -> DriveProfile:
         time = float(np.exp(u[0]))
         count = min(max(fewest, math.ceil(ROOMY * most * time / 1e12)), profile.dies.value)
-        read = profile.read.model_copy(update={"channel": Quantity(value=time)})
-        channels = Quantity(value=count, basis="assumed")
-        return profile.model_copy(update={"read": read, "channels": channels})
+        channels = {"read.channel": Quantity(value=time), "channels": Quantity(value=count)}
+        return with_numbers(profile, channels)
 
     rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
     parameter = Parameter("channel", CHANNEL_PS, low=CHANNEL_PS / 10, high=20 * CHANNEL_PS)
@@ -119,9 +118,7 @@ def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point
     time = float(np.exp(found.values[0]))
     low, high = intervals(["channel"], np.array([time]), found.jacobian, found.residuals)["channel"]
     quantity = Quantity(value=time, low=low, high=high, basis="fitted", source=sources(points))
-    fitted = made(found.values)
-    read = fitted.read.model_copy(update={"channel": quantity})
-    return fitted.model_copy(update={"read": read})
+    return with_numbers(made(found.values), {"read.channel": quantity})
 
 
 def _are_lone(profile: DriveProfile, points: Sequence[Point]) -> bool:
@@ -163,8 +160,8 @@ def _with_bandwidth(
 
     def made(u: Floats) -> DriveProfile:
         rate, *shares = (Quantity(value=float(x)) for x in np.exp(u))
-        read = profile.read.model_copy(update={"serial": shares[0] if shares else serial})
-        return profile.model_copy(update={"read_bandwidth": rate, "read": read})
+        share = shares[0] if shares else serial
+        return with_numbers(profile, {"read_bandwidth": rate, "read.serial": share})
 
     rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
     problem = problem_of(rows, logarithms(parameters), made, host)
@@ -180,8 +177,8 @@ def _with_bandwidth(
         )
         for name, value in zip(names, values.tolist(), strict=True)
     }  # fmt: skip
-    read = profile.read.model_copy(update={"serial": told.get("serial", serial)})
-    return profile.model_copy(update={"read_bandwidth": told["bandwidth"], "read": read})
+    share = told.get("serial", serial)
+    return with_numbers(profile, {"read_bandwidth": told["bandwidth"], "read.serial": share})
 
 
 def _with_engines(
@@ -207,17 +204,18 @@ def _with_engines(
         tried.append((found.cost, count, found))
     least, count, found = min(tried, key=lambda t: t[:2])
     split = float(found.values[0])
-    made = _engines(profile, count, split)
     spread = intervals(["split"], found.values, found.jacobian, found.residuals)["split"]
     likely = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
     ends = min(likely), max(likely)
     update = {
-        name: Quantity(value=value, low=low, high=high, basis="fitted", source=sources(points))
+        f"read.{name}": Quantity(
+            value=value, low=low, high=high, basis="fitted", source=sources(points)
+        )
         for name, value, (low, high) in (("engines", count, ends), ("split", split, spread))
     }
-    return made.model_copy(update={"read": made.read.model_copy(update=update)}), least
+    return with_numbers(profile, update), least
 
 
 def _engines(profile: DriveProfile, count: int, split_ps: float) -> DriveProfile:
-    update = {"engines": Quantity(value=count), "split": Quantity(value=split_ps)}
-    return profile.model_copy(update={"read": profile.read.model_copy(update=update)})
+    engines = {"read.engines": Quantity(value=count), "read.split": Quantity(value=split_ps)}
+    return with_numbers(profile, engines)

@@ -32,7 +32,7 @@ from nvmesim.calibrate.drive.laws import (
     sheet_odds,
     unloaded_latency_s,
 )
-from nvmesim.calibrate.evidence import drawn
+from nvmesim.calibrate.evidence import drawn, with_numbers
 from nvmesim.calibrate.infer.optimum import Solution, optimum
 from nvmesim.calibrate.infer.posterior import columns, infer, optima
 from nvmesim.calibrate.infer.problem import (
@@ -445,22 +445,12 @@ def with_reads(template: DriveProfile, values: Mapping[str, float]) -> DriveProf
     most = min(values["commands"], dies / values["die"] * 1e12)
     shortest = min(CHANNEL_PS, CHANNEL_SHARE * (values["base"] + values["die"]))
     channel = values.get("channel", min(shortest, channels / most * 1e12 / 2))
-    read = template.read.model_copy(
-        update={
-            "base": q(value=values["base"]),
-            "die": q(value=values["die"]),
-            "die_cv": q(value=values["cv"]),
-            "channel": q(value=channel),
-        }
-    )
-    return template.model_copy(
-        update={
-            "dies": q(value=dies),
-            "channels": q(value=channels),
-            "commands": q(value=values["commands"]),
-            "read": read,
-        }
-    )
+    return with_numbers(template, {
+        "dies": q(value=dies), "channels": q(value=channels),
+        "commands": q(value=values["commands"]), "read.base": q(value=values["base"]),
+        "read.die": q(value=values["die"]), "read.die_cv": q(value=values["cv"]),
+        "read.channel": q(value=channel),
+    })  # fmt: skip
 
 
 def blank_reads() -> ReadSide:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from nvmesim.calibrate.drive.laws import (
 )
 from nvmesim.calibrate.drive.read_side import Progress, ReadFit, blank_reads, with_reads
 from nvmesim.calibrate.drive.write_side import WriteFit, blank_writes
-from nvmesim.calibrate.evidence import intervals
+from nvmesim.calibrate.evidence import intervals, with_numbers
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
@@ -72,8 +72,7 @@ def with_streams(
         alone = [p for p in points if p.random and p.read_fraction == float(is_read)]
         alike = [p for p in rows if is_read and _is_as_random(p, alone)]
         if alike and len(alike) == len(rows):  # no reader found its data read ahead
-            read = profile.read.model_copy(update={"ahead": False})
-            profile = profile.model_copy(update={"read": read})
+            profile = with_numbers(profile, {"read.ahead": False})
             continue
         lone = unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
         small = [p for p in rows if p.block_size <= SMALL]
@@ -135,12 +134,11 @@ def fit_stream(
 
     def made(u: Floats) -> DriveProfile:
         rate, *waits = np.exp(u).tolist()
-        update: dict[str, Any] = {key: Quantity(value=rate)}
+        update: dict[str, Quantity] = {key: Quantity(value=rate)}
         if waits:
             wait = Quantity(value=waits[0], basis="fitted", source=source)
-            side, names = ("read", _streams(waiting)) if is_read else ("write", ["base"])
-            update[side] = getattr(profile, side).model_copy(update=dict.fromkeys(names, wait))
-        return profile.model_copy(update=update)
+            update |= dict.fromkeys(_streams(waiting) if is_read else ["write.base"], wait)
+        return with_numbers(profile, update)
 
     rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
     found = optimum(problem_of(rows, logarithms(parameters), made, host), rounds=STREAM_ROUNDS)
@@ -157,7 +155,7 @@ def fit_stream(
 def _streams(waiting: Sequence[Point]) -> list[str]:
     """Constant parts of sequential reads that *waiting* tell."""
     is_large = [p.block_size >= LARGE for p in waiting]
-    return ["stream"] * (not all(is_large)) + ["stream_large"] * any(is_large)
+    return ["read.stream"] * (not all(is_large)) + ["read.stream_large"] * any(is_large)
 
 
 def _wait(waiting: Sequence[Point], lone_ps: float, *, is_read: bool, is_deep: bool) -> Parameter:
@@ -176,8 +174,7 @@ def with_written_bytes(
     rate = max(p.iops * p.block_size / p.targets for p in writes)
     drain = max(profile.dies.value / profile.write.program.value, 2e-12 * rate / 4096)
     program = Quantity(value=profile.dies.value / drain, basis="assumed")
-    write = profile.write.model_copy(update={"program": program})
-    profile = profile.model_copy(update={"write": write})
+    profile = with_numbers(profile, {"write.program": program})
     return fit_stream(profile, host, writes, "write_bandwidth", sources(writes), LONE_S[False])
 
 
@@ -195,10 +192,7 @@ def with_stream_commands(
         return profile
     top = max(found, key=lambda p: p.iops / p.targets)
     rate = Quantity(value=top.iops / top.targets, basis="fitted", source=sources([top]))
-    if read:
-        return profile.model_copy(update={"commands": rate})
-    write = profile.write.model_copy(update={"commands": rate})
-    return profile.model_copy(update={"write": write})
+    return with_numbers(profile, {"commands" if read else "write.commands": rate})
 
 
 def _meets_commands(point: Point, usual: float) -> bool:
@@ -313,19 +307,9 @@ def with_read_sources(
     template: DriveProfile, found: ReadFit, points: Sequence[Point]
 ) -> DriveProfile:
     """Return *template* with the read side that was *found* in *points*."""
-    source = sources(points)
-    profile = with_reads(template, found.values)
-    read = profile.read.model_copy(
-        update={
-            "base": found.quantity("base", source),
-            "die": found.quantity("die", source),
-            "die_cv": found.quantity("cv", source),
-        }
-    )
-    dies = found.quantity("dies", source).model_copy(update={"value": float(found.dies)})
-    return profile.model_copy(
-        update={"dies": dies, "commands": found.quantity("commands", source), "read": read}
-    )
+    numbers = {key: found.quantity(name, sources(points)) for name, key in READ_KEYS.items()}
+    numbers["dies"] = numbers["dies"].model_copy(update={"value": float(found.dies)})
+    return with_numbers(with_reads(template, found.values), numbers)
 
 
 def with_write_sources(

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
 US: Final = 1e6
@@ -68,8 +69,7 @@ def suspending(
         basis="fitted" if source else "assumed",
         source=source or "no row of a mix tells it; as mixes of published drives do",
     )  # fmt: skip
-    write = profile.write.model_copy(update={"suspend": time})
-    return profile.model_copy(update={"write": write})
+    return with_numbers(profile, {"write.suspend": time})
 
 
 def fitted(

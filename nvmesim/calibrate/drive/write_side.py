@@ -27,7 +27,7 @@ from nvmesim.calibrate.drive.laws import (
     unloaded_latency_s,
 )
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
-from nvmesim.calibrate.evidence import drawn
+from nvmesim.calibrate.evidence import drawn, with_numbers
 from nvmesim.calibrate.infer.optimum import Solution, optimum
 from nvmesim.calibrate.infer.problem import Parameter, Problem, efforts, logarithms, problem_of
 from nvmesim.calibrate.points import Point
@@ -195,16 +195,13 @@ def with_writes(
     """Return *template* with writes acknowledged after *base_ps*, at most *rate* a second."""
     q, w = Quantity, template.write
     drain = 20 * rate if limit == "controller" else rate
-    write = template.write.model_copy(
-        update={
-            "base": q(value=base_ps),
-            "base_cv": q(value=cv if limit != "through" else 0.1),
-            "program_cv": q(value=cv if limit == "through" else 0.1),
-            "through": limit == "through",
-            "program": q(value=template.dies.value / drain * 1e12),
-            "commands": q(value=rate) if limit == "controller" else None,
-            # assumed, it must not cap what dies drain
-            "buffer": q(value=max(w.buffer.value, SLOTS * template.dies.value * w.unit.value)),
-        }
-    )
-    return template.model_copy(update={"write": write})
+    # assumed, the buffer must not cap what dies drain
+    buffer = max(w.buffer.value, SLOTS * template.dies.value * w.unit.value)
+    return with_numbers(template, {
+        "write.base": q(value=base_ps), "write.buffer": q(value=buffer),
+        "write.base_cv": q(value=cv if limit != "through" else 0.1),
+        "write.program_cv": q(value=cv if limit == "through" else 0.1),
+        "write.through": limit == "through",
+        "write.program": q(value=template.dies.value / drain * 1e12),
+        "write.commands": q(value=rate) if limit == "controller" else None,
+    })  # fmt: skip

@@ -16,7 +16,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.starting_point import sources
-from nvmesim.calibrate.evidence import with_draws
+from nvmesim.calibrate.evidence import with_draws, with_numbers
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -56,14 +56,11 @@ def fit_disk(
     read_ps, read_sd = _positioning(like, reads)
     write_ps, write_sd = _positioning(like, writes) if writes else (read_ps, 2 * read_sd)
     q = Quantity
-    profile = template.model_copy(
-        update={
-            "dies": like.dies, "channels": like.channels, "commands": like.commands,
-            "tags": like.tags, "sorts": True,
-            "read": like.read.model_copy(update={"die": q(value=read_ps)}),
-            "write": like.write.model_copy(update={"program": q(value=write_ps)}),
-        }
-    )  # fmt: skip
+    profile = with_numbers(template, {
+        "dies": like.dies, "channels": like.channels, "commands": like.commands,
+        "tags": like.tags, "sorts": True, "read": like.read, "write": like.write,
+        "read.die": q(value=read_ps), "write.program": q(value=write_ps),
+    })  # fmt: skip
     normal = np.random.default_rng(5).standard_normal((2, DRAWS))
     columns: dict[str, Floats] = {
         "read.die": read_ps * np.exp(read_sd * normal[0]),

@@ -19,6 +19,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
+from nvmesim.calibrate.drive.batch_service import served_in_rounds
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.gate import MISS
 from nvmesim.calibrate.drive.laws import (
@@ -32,7 +33,7 @@ from nvmesim.calibrate.drive.laws import (
 from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
 from nvmesim.calibrate.drive.starting_point import FLASH_S, fit_stream, sources
 from nvmesim.calibrate.drive.write_side import with_writes
-from nvmesim.calibrate.evidence import drawn, with_draws
+from nvmesim.calibrate.evidence import drawn, with_draws, with_numbers
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
@@ -325,16 +326,14 @@ def _maker(
             return _in_batches(profile, at["latency"], is_read)
         if is_read:
             return _with_reads(profile, at["latency"], at["rate"], large, at.get("transfer"))
-        write = profile.write.model_copy(update={"unit": Quantity(value=small, basis="assumed")})
-        profile = profile.model_copy(update={"write": write})
+        profile = with_numbers(profile, {"write.unit": Quantity(value=small)})
         limit: Literal["drain", "controller"] = "controller" if is_capped else "drain"
         rate = at["rate"] if is_capped else max(at["rate"], 1.02 * busiest / small)
         drive = with_writes(profile, at["latency"], 0.15, rate, limit)
         if is_capped:  # the drain of its programs must not limit bytes either
             drain = max(20 * at["rate"], OPEN * busiest / small)
             program = Quantity(value=drive.dies.value / drain * 1e12)
-            update = drive.write.model_copy(update={"program": program})
-            drive = drive.model_copy(update={"write": update})
+            drive = with_numbers(drive, {"write.program": program})
         return drive
 
     return made
@@ -347,37 +346,28 @@ def _with_reads(
 
     *transfer*: ps that 4 KiB of a lone request take on a channel of its own.
     """
-    q = Quantity
-    read = template.read.model_copy(
-        update={
-            "base": q(value=(1 - DIE_SHARE) * latency_ps), "die": q(value=DIE_SHARE * latency_ps),
-            "die_cv": q(value=0.1), "unit": q(value=max(4096, unit), basis="assumed"),
-            "channel": q(value=transfer or CHANNEL_PS), "engines": None, "serial": None,
-            "ahead": template.read.ahead and latency_ps / 1e12 > MEDIA_S,
-        }
-    )  # fmt: skip
-    dies = q(value=max(DIES, 2 ** math.ceil(math.log2(2 * rate * DIE_SHARE * latency_ps / 1e12))))
-    return template.model_copy(
-        update={
-            "dies": dies,
-            "channels": q(value=APART if transfer else 8),
-            "commands": q(value=rate),
-            "read": read,
-        }
-    )
+    dies = max(DIES, 2 ** math.ceil(math.log2(2 * rate * DIE_SHARE * latency_ps / 1e12)))
+    numbers = {
+        "dies": dies, "channels": APART if transfer else 8, "commands": rate,
+        "read.base": (1 - DIE_SHARE) * latency_ps, "read.die": DIE_SHARE * latency_ps,
+        "read.die_cv": 0.1, "read.unit": max(4096, unit), "read.channel": transfer or CHANNEL_PS,
+    }  # fmt: skip
+    ahead = template.read.ahead and latency_ps / 1e12 > MEDIA_S
+    return with_numbers(template, {
+        **{key: Quantity(value=value) for key, value in numbers.items()},
+        "read.engines": None, "read.serial": None, "read.ahead": ahead,
+    })  # fmt: skip
 
 
 def _in_batches(template: DriveProfile, base_ps: float, is_read: bool) -> DriveProfile:
-    each, none = Quantity(value=EACH_PS, basis="assumed"), Quantity(value=0.0, basis="assumed")
+    each = Quantity(value=EACH_PS)
     said = each.model_copy(update={"source": "as the operation that was measured"})
     rounds = Rounds(
         base=Quantity(value=base_ps),
         read=each if is_read else said,
         write=said if is_read else each,
     )
-    read = template.read.model_copy(update={"base": none})
-    write = template.write.model_copy(update={"base": none})
-    return template.model_copy(update={"rounds": rounds, "read": read, "write": write})
+    return served_in_rounds(template, rounds)
 
 
 # -- instead of a larger drive -------------------------------------------------------------------
@@ -465,7 +455,5 @@ def _adopted(best: Explanation, found: LineFit, *, is_read: bool) -> Explanation
 def _scaled(profile: DriveProfile, ratio: float) -> DriveProfile:
     program = profile.write.program
     ends = {k: v * ratio for k in ("low", "high") if (v := getattr(program, k)) is not None}
-    update: dict[str, Quantity] = {
-        "program": program.model_copy(update={"value": program.value * ratio, **ends})
-    }
-    return profile.model_copy(update={"write": profile.write.model_copy(update=update)})
+    scaled = program.model_copy(update={"value": program.value * ratio, **ends})
+    return with_numbers(profile, {"write.program": scaled})

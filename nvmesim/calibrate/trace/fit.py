@@ -20,7 +20,7 @@ from nvmesim.calibrate.drive.gate import missed_means
 from nvmesim.calibrate.drive.laws import OPEN
 from nvmesim.calibrate.drive.read_side import CLEAN, blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
-from nvmesim.calibrate.evidence import intervals, joint_of, with_draws, with_span
+from nvmesim.calibrate.evidence import intervals, joint_of, with_draws, with_numbers, with_span
 from nvmesim.calibrate.infer.optimum import Solution, is_stopping, solve
 from nvmesim.calibrate.infer.posterior import CHI_SQUARE, Inferred, infer
 from nvmesim.calibrate.infer.problem import Problem
@@ -296,8 +296,7 @@ class _Fitting:
         )
         if self.used.write.any() or profile.rounds is None:
             return profile
-        rounds = profile.rounds.model_copy(update={"write": as_a_read(profile.rounds.read)})
-        return profile.model_copy(update={"rounds": rounds})
+        return with_numbers(profile, {"rounds.write": as_a_read(profile.rounds.read)})
 
     def _bank(self, best: _Try) -> tuple[DriveProfile, Structure, float]:
         """The fitted bank of dies, with the joint distribution of its numbers.

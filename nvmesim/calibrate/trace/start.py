@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.calibrate.arrivals import Arrivals
+from nvmesim.calibrate.drive.batch_service import served_in_rounds
 from nvmesim.calibrate.drive.read_side import CHANNEL_PS, CHANNEL_SHARE
-from nvmesim.calibrate.evidence import with_span
+from nvmesim.calibrate.evidence import with_numbers, with_span
 from nvmesim.calibrate.infer.problem import Parameter
 from nvmesim.catalog.profile import DriveProfile, Pauses, Quantity, Rounds
 
@@ -136,41 +137,28 @@ class Structure:
 
 def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> DriveProfile:
     """*template* with these values (ps, 1/s) and structure; a slope is each further unit's."""
-    q = Quantity
     unit = template.read.unit.value
-    update: dict[str, Any] = {
-        "dies": q(value=structure.dies),
-        "channels": q(value=min(8, structure.dies)),
-    }
+    made: dict[str, float] = {"dies": structure.dies, "channels": min(8, structure.dies)}
     if "latency" in v:
         base = v["latency"] * v["share"] / (1 + v["share"])
-        read: dict[str, Any] = {
-            "base": q(value=base),
-            "die": q(value=v["latency"] - base),
-            "die_cv": q(value=v["cv"]),
-            "channel": q(value=min(CHANNEL_PS, CHANNEL_SHARE * v["latency"])),
-        }
+        made |= {"read.base": base, "read.die": v["latency"] - base, "read.die_cv": v["cv"]}
+        made["read.channel"] = min(CHANNEL_PS, CHANNEL_SHARE * v["latency"])
         if "commands" in v:
-            update["commands"] = q(value=v["commands"])
+            made["commands"] = v["commands"]
         if structure.engines and "read_slope" in v:
-            read["engines"] = q(value=structure.engines)
-            read["split"] = q(value=v["read_slope"])
+            made |= {"read.engines": structure.engines, "read.split": v["read_slope"]}
         elif "read_slope" in v:
-            update["read_bandwidth"] = q(value=unit / v["read_slope"] * 1e12)
-        update["read"] = template.read.model_copy(update=read)
+            made["read_bandwidth"] = unit / v["read_slope"] * 1e12
+    numbers: dict[str, Any] = {}
     if "program" in v:
-        through = structure.through
-        write: dict[str, Any] = {
-            "base": q(value=v["write_latency"]),
-            "base_cv": q(value=0.1 if through else v["write_cv"]),
-            "program": q(value=v["program"]),
-            "program_cv": q(value=v["write_cv"] if through else 0.1),
-            "through": through,
-        }
+        numbers["write.through"] = through = structure.through
+        made |= {"write.base": v["write_latency"], "write.program": v["program"]}
+        made["write.base_cv"] = 0.1 if through else v["write_cv"]
+        made["write.program_cv"] = v["write_cv"] if through else 0.1
         if "write_slope" in v:
-            update["write_bandwidth"] = q(value=unit / v["write_slope"] * 1e12)
-        update["write"] = template.write.model_copy(update=write)
-    return template.model_copy(update=update)
+            made["write_bandwidth"] = unit / v["write_slope"] * 1e12
+    numbers |= {key: Quantity(value=value) for key, value in made.items()}
+    return with_numbers(template, numbers)
 
 
 def identified_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[str]:
@@ -259,16 +247,11 @@ def built_rounds(template: DriveProfile, v: Mapping[str, float]) -> DriveProfile
             law="lognormal",  # as in fits of a sweep (`pauses.py`): the same disks, longer captures
         ),
     )  # fmt: skip
-    none = q(value=0.0)
-    update = {
-        "rounds": rounds,
-        "read": template.read.model_copy(update={"base": none}),
-        "write": template.write.model_copy(update={"base": none}),
-    }
-    if "slope" in v:
-        rate = q(value=template.read.unit.value / v["slope"] * 1e12)
-        update |= {"read_bandwidth": rate, "write_bandwidth": rate}
-    return template.model_copy(update=update)
+    made = served_in_rounds(template, rounds)
+    if "slope" not in v:
+        return made
+    rate = q(value=template.read.unit.value / v["slope"] * 1e12)
+    return with_numbers(made, {"read_bandwidth": rate, "write_bandwidth": rate})
 
 
 def with_rounds_intervals(
