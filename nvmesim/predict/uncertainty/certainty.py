@@ -45,15 +45,6 @@ class ModelUncertainty:
         """Class of the server and its load."""
         return self.standing.model_class
 
-    def model_span(self, figure: str) -> Span:
-        """The model's part of *figure*."""
-        return self.errors[figure].span
-
-    def misfit_span(self, figure: str) -> Span:
-        """The misfit's part of *figure*."""
-        half = self.misfits[figure].half
-        return half, half
-
     def half(self, figure: str) -> float:
         """Both together, 95 %, of the logarithm."""
         return math.hypot(self.errors[figure].half, self.misfits[figure].half)
@@ -144,13 +135,13 @@ class UncertaintyBudget:
     def parts(self, figure: str) -> Parts:
         """Return the four parts of *figure*."""
         numbers = NONE if self.numbers is None else self._numbers(self.numbers, figure)
+        half = self.known.misfits[figure].half
         found = Parts(
-            self.simulation.get(figure, NONE), numbers,
-            self.known.misfit_span(figure), self.known.model_span(figure), self._room(figure),
+            self.simulation.get(figure, NONE), numbers, (half, half),
+            self.known.errors[figure].span, self._room(figure),
         )  # fmt: skip
-        return (
-            found if figure != "iops" or self.headroom is None else self._cap_at_offered_rate(found)
-        )
+        is_offered = figure == "iops" and self.headroom is not None
+        return self._cap_at_offered_rate(found) if is_offered else found
 
     def _room(self, figure: str) -> Span:
         """What rows leave of *figure*: of a closed loop's mean what they leave of its rate."""

@@ -93,7 +93,6 @@ def numbers(
     scenario: ResolvedScenario,
     run: Callable[[ResolvedScenario], Collector],
     progress: Progress | None = None,
-    runs: int = RUNS,
 ) -> Numbers | None:
     """Effect of the uncertain numbers of *scenario*, simulated shortly by *run*; None: none.
 
@@ -102,7 +101,7 @@ def numbers(
     found = factors(scenario)
     if not found and not alternatives(scenario):
         return None
-    signs = design(len(found), runs)
+    signs = design(len(found))
     others = alternatives(scenario)
     scenarios = [
         scenario,
@@ -133,9 +132,7 @@ Half = tuple[ResolvedScenario, Callable[[ResolvedScenario], Collector]]
 """A scenario, and what runs it and others of its shape shortly."""
 
 
-def difference_of_numbers(
-    a: Half, b: Half, progress: Progress | None = None, runs: int = RUNS
-) -> Span:
+def difference_of_numbers(a: Half, b: Half, progress: Progress | None = None) -> Span:
     """How far the doubt about numbers moves the logarithm of b's IOPS over a's: 95 %.
 
     A number that both use moves both, so most of it cancels.
@@ -144,24 +141,18 @@ def difference_of_numbers(
     if not found:
         return NONE
     both = list(found.values())
-    signs = design(len(both), runs)
+    signs = design(len(both))
     rows: list[list[tuple[float, float] | None]] = []
     for i, (scenario, run) in enumerate((a, b)):
         if progress is not None:
             progress("moving the profiles' numbers", i / 2)
         base = run(scenario)
-        rows.append([_moved_iops(base, run, moved(scenario, both, s)) for s in signs.tolist()])
+        runs = (_tried(run, moved(scenario, both, row)) for row in signs.tolist())
+        rows.append([None if kept is None else _gain(base, kept) for kept in runs])
     pairs = [(x, y) for x, y in zip(*rows, strict=True) if x is not None and y is not None]
     if len(pairs) < 2:
         return NONE
     return two_sides([(y[0] - x[0], math.hypot(x[1], y[1])) for x, y in pairs])
-
-
-def _moved_iops(
-    base: Collector, run: Callable[[ResolvedScenario], Collector], scenario: ResolvedScenario
-) -> tuple[float, float] | None:
-    kept = _tried(run, scenario)
-    return None if kept is None else _gain(base, kept)
 
 
 def _with_alternatives(span: Span, others: Sequence[tuple[float, float]]) -> Span:

@@ -146,10 +146,8 @@ def _depth(group: WorkloadGroup) -> float:
 
 
 def _drives_per_thread(group: WorkloadGroup, scenario: ResolvedScenario) -> float:
-    if group.threads_are_per_target:
-        volume = any(t.kind == "volume" for t in group.targets)
-        return float(len(scenario.drives)) if volume else 1.0
-    return float(len(scenario.drives))
+    has_volume = any(t.kind == "volume" for t in group.targets)
+    return float(len(scenario.drives)) if has_volume or not group.threads_are_per_target else 1.0
 
 
 def _process(rows: Sequence[Residual], field: str, where: Where) -> Misfit:

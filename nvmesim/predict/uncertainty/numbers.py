@@ -7,7 +7,7 @@ together move together, along the principal components of their profile's joint 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -203,13 +203,17 @@ def _captured_by(
 
 
 def _replaced(scenario: ResolvedScenario, label: str, changed: Frozen) -> ResolvedScenario:
-    def new(profile: Any) -> Any:
-        return changed if label_of(profile) == label else profile
+    return _with_each(scenario, lambda p: changed if label_of(p) == label else p)
 
+
+def _with_each(scenario: ResolvedScenario, new: Callable[[Any], Any]) -> ResolvedScenario:
+    """*scenario* with what *new* makes of each of its profiles."""
     return replace(
         scenario,
         stack=new(scenario.stack),
+        sockets=tuple(replace(s, cpu=new(s.cpu)) for s in scenario.sockets),
         drives=tuple(replace(d, profile=new(d.profile)) for d in scenario.drives),
+        volumes=tuple(replace(v, engine=new(v.engine)) for v in scenario.volumes),
     )
 
 
@@ -226,20 +230,13 @@ def moved(
             by_profile.setdefault(factor.profile, []).append((factor, sign))
     made: dict[int, Any] = {}
 
-    def new(profile: Model) -> Model:
+    def new(profile: BaseModel) -> Any:
         if id(profile) not in made:
             changes = by_profile.get(label_of(profile))
             made[id(profile)] = _moved(profile, _steps(changes), "") if changes else profile
-        changed: Model = made[id(profile)]
-        return changed
+        return made[id(profile)]
 
-    return replace(
-        scenario,
-        stack=new(scenario.stack),
-        sockets=tuple(replace(s, cpu=new(s.cpu)) for s in scenario.sockets),
-        drives=tuple(replace(d, profile=new(d.profile)) for d in scenario.drives),
-        volumes=tuple(replace(v, engine=new(v.engine)) for v in scenario.volumes),
-    )
+    return _with_each(scenario, new)
 
 
 @dataclass
@@ -261,35 +258,23 @@ def _steps(changes: Sequence[tuple[Factor, int]]) -> dict[str, _Step]:
 
 
 def _moved(profile: Model, steps: Mapping[str, _Step], path: str) -> Model:
+    return profile.model_copy(update=_moved_parts(dict(profile), steps, path))
+
+
+def _moved_parts(parts: Mapping[str, Any], steps: Mapping[str, _Step], path: str) -> dict[str, Any]:
+    """Those of *parts*, fields or a table behind *path*, that *steps* move."""
     changed: dict[str, Any] = {}
-    for name in type(profile).model_fields:
-        value, key = getattr(profile, name), path + name
+    for name, value in parts.items():
+        key = path + name
         if isinstance(value, Quantity):
             if key in steps:
                 changed[name] = _moved_quantity(value, steps[key], name)
-        elif isinstance(value, Frozen):
-            if any(k.startswith(f"{key}.") for k in steps):
+        elif any(k.startswith(f"{key}.") for k in steps):
+            if isinstance(value, Frozen):
                 changed[name] = _moved(value, steps, f"{key}.")
-        elif isinstance(value, dict):
-            inner = _moved_table(value, steps, key)
-            if inner is not None:
-                changed[name] = inner
-    return profile.model_copy(update=changed)
-
-
-def _moved_table(
-    table: Mapping[str, Any], steps: Mapping[str, _Step], path: str
-) -> dict[str, Any] | None:
-    if not any(k.startswith(f"{path}.") for k in steps):
-        return None
-    out = dict(table)
-    for name, value in table.items():
-        key = f"{path}.{name}"
-        if isinstance(value, Quantity) and key in steps:
-            out[name] = _moved_quantity(value, steps[key], name)
-        elif isinstance(value, Frozen):
-            out[name] = _moved(value, steps, f"{key}.")
-    return out
+            elif isinstance(value, dict):
+                changed[name] = value | _moved_parts(value, steps, f"{key}.")
+    return changed
 
 
 def _moved_quantity(q: Quantity, step: _Step, name: str) -> Quantity:
