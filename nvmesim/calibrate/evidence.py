@@ -78,6 +78,30 @@ def _stamped(model: Model, path: list[str], span: tuple[float, float], source: s
     return model.model_copy(update={path[0]: new})
 
 
+def span_of(draws: Floats, value: float) -> tuple[float, float]:
+    """95 % interval of float64[n] *draws*, and *value* in it.
+
+    >>> span_of(np.linspace(1.0, 2.0, 41), 2.5)
+    (1.025, 2.5)
+    """
+    low, high = np.quantile(draws, (0.025, 0.975)).tolist()
+    return min(low, value), max(high, value)
+
+
+def number_of(
+    value: float, bounds: tuple[float, float] | None, draws: Floats | None, source: str
+) -> Quantity:
+    """A number as a profile has it: fitted with its *bounds*; without any assumed, as its *draws*.
+
+    >>> number_of(2.0, None, None, "rows").basis, number_of(2.0, (1.0, 3.0), None, "rows").basis
+    ('assumed', 'fitted')
+    """
+    if bounds is not None:
+        return Quantity(value=value, low=bounds[0], high=bounds[1], basis="fitted", source=source)
+    low, high = (None, None) if draws is None else span_of(draws, value)
+    return Quantity(value=value, low=low, high=high)
+
+
 def joint_of(
     profile: DriveProfile | StackProfile, columns: Mapping[str, Floats]
 ) -> JointDraws | None:

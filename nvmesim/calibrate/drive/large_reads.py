@@ -15,7 +15,7 @@ from nvmesim.calibrate.drive.explanations import MODEL_ERROR
 from nvmesim.calibrate.drive.laws import ALONE, SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
 from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS, sources
-from nvmesim.calibrate.evidence import intervals, with_numbers
+from nvmesim.calibrate.evidence import intervals, number_of, with_numbers
 from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import Point
@@ -116,9 +116,9 @@ def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point
     parameter = Parameter("channel", CHANNEL_PS, low=CHANNEL_PS / 10, high=20 * CHANNEL_PS)
     found = optimum(problem_of(rows, logarithms([parameter]), made, host), effort=0.5)
     time = float(np.exp(found.values[0]))
-    low, high = intervals(["channel"], np.array([time]), found.jacobian, found.residuals)["channel"]
-    quantity = Quantity(value=time, low=low, high=high, basis="fitted", source=sources(points))
-    return with_numbers(made(found.values), {"read.channel": quantity})
+    ends = intervals(["channel"], np.array([time]), found.jacobian, found.residuals)["channel"]
+    channel = number_of(time, ends, None, sources(points))
+    return with_numbers(made(found.values), {"read.channel": channel})
 
 
 def _are_lone(profile: DriveProfile, points: Sequence[Point]) -> bool:
@@ -168,15 +168,12 @@ def _with_bandwidth(
     if is_lone:
         problem = replace(problem, assumed=np.full_like(problem.assumed, LONE_ERROR))
     found = optimum(problem, effort=0.5)
-    values, names = np.exp(found.values), [p.name for p in parameters]
+    values, names, source = np.exp(found.values), [p.name for p in parameters], sources(points)
     ends = intervals(names, values, found.jacobian, found.residuals)
     told = {
-        name: Quantity(
-            value=value, low=min(ends[name][0], 0.98 * value),
-            high=max(ends[name][1], 1.02 * value), basis="fitted", source=sources(points),
-        )
-        for name, value in zip(names, values.tolist(), strict=True)
-    }  # fmt: skip
+        name: number_of(value, (min(low, 0.98 * value), max(high, 1.02 * value)), None, source)
+        for (name, (low, high)), value in zip(ends.items(), values.tolist(), strict=True)
+    }
     share = told.get("serial", serial)
     return with_numbers(profile, {"read_bandwidth": told["bandwidth"], "read.serial": share})
 
@@ -208,10 +205,8 @@ def _with_engines(
     likely = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
     ends = min(likely), max(likely)
     update = {
-        f"read.{name}": Quantity(
-            value=value, low=low, high=high, basis="fitted", source=sources(points)
-        )
-        for name, value, (low, high) in (("engines", count, ends), ("split", split, spread))
+        "read.engines": number_of(count, ends, None, sources(points)),
+        "read.split": number_of(split, spread, None, sources(points)),
     }
     return with_numbers(profile, update), least
 

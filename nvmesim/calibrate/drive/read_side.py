@@ -32,7 +32,7 @@ from nvmesim.calibrate.drive.laws import (
     sheet_odds,
     unloaded_latency_s,
 )
-from nvmesim.calibrate.evidence import drawn, with_numbers
+from nvmesim.calibrate.evidence import drawn, number_of, span_of, with_numbers
 from nvmesim.calibrate.infer.optimum import Solution, optimum
 from nvmesim.calibrate.infer.posterior import columns, infer, optima
 from nvmesim.calibrate.infer.problem import (
@@ -117,16 +117,8 @@ class ReadFit:
 
     def quantity(self, name: str, source: str) -> Quantity:
         """Return the named value with its interval; assumed if it was not fitted."""
-        if name not in self.bounds:
-            value = self.values[name]
-            if name not in self.draws:
-                return Quantity(value=value, basis="assumed")
-            low, high = (float(v) for v in np.quantile(self.draws[name], (0.025, 0.975)))
-            return Quantity(
-                value=value, low=min(low, value), high=max(high, value), basis="assumed"
-            )
-        low, high = self.bounds[name]
-        return Quantity(value=self.values[name], low=low, high=high, basis="fitted", source=source)
+        bounds, draws = self.bounds.get(name), self.draws.get(name)
+        return number_of(self.values[name], bounds, draws, source)
 
 
 def fit_reads(
@@ -191,10 +183,7 @@ def _swept(template: DriveProfile, begun: BankOptimum, tell: Progress) -> ReadFi
     draws = columns(found, bank.values)
     names = ["base", "die", "cv", *(["commands"] if bank.commands is None else []), "dies"]
     best["dies"] = max(1.0, round(best["dies"]))
-    bounds = {}
-    for name in names:
-        low, high = (float(v) for v in np.quantile(draws[name], (0.025, 0.975)))
-        bounds[name] = min(low, best[name]), max(high, best[name])
+    bounds = {name: span_of(draws[name], best[name]) for name in names}
     notes: list[str] = []
     unidentified: dict[str, str] = {}
     if bank.commands is None:
@@ -411,13 +400,10 @@ def _told_of_few(
         ratio = np.minimum(ratio, 0.98 * (draws["base"] + draws["die"]) / draws["die"])
         draws["base"] = draws["base"] + draws["die"] * (1 - ratio)
         draws["die"], draws["dies"] = draws["die"] * ratio, draws["dies"] * ratio
-    names = ["base", "cv"] if has_percentiles else ["base"]
-    names += ["die"] if is_known else []
-    names = names if is_known else []
+    names = ["base", *(["cv"] if has_percentiles else []), "die"] if is_known else []
     names += ["commands"] if bank.ceiling == "controller" else []
     names += ["dies"] if bank.ceiling == "dies" else []
-    ends = {n: np.quantile(draws[n], (0.025, 0.975)) for n in names}
-    bounds = {n: (min(float(a), best[n]), max(float(b), best[n])) for n, (a, b) in ends.items()}
+    bounds = {name: span_of(draws[name], best[name]) for name in names}
     unidentified: dict[str, str] = {}
     if not is_known:
         unidentified |= dict.fromkeys(("read.base", "read.die"), "a read at depth 1")

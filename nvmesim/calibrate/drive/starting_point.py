@@ -24,7 +24,7 @@ from nvmesim.calibrate.drive.laws import (
 )
 from nvmesim.calibrate.drive.read_side import Progress, ReadFit, blank_reads, with_reads
 from nvmesim.calibrate.drive.write_side import WriteFit, blank_writes
-from nvmesim.calibrate.evidence import intervals, with_numbers
+from nvmesim.calibrate.evidence import intervals, number_of, span_of, with_numbers
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
 from nvmesim.calibrate.points import LONE_S, Point
@@ -324,27 +324,20 @@ def with_write_sources(
     profile, w = found.profile, found.profile.write
 
     def fitted(name: str, value: float) -> Quantity:
-        if name not in found.bounds:
-            column = found.draws.get(name)
-            low, high = (None, None) if column is None else np.quantile(column, (0.025, 0.975))
-            return Quantity(value=value, low=low, high=high, basis="assumed")
-        low, high = found.bounds[name]
-        return Quantity(value=value, low=low, high=high, basis="fitted", source=source)
+        return number_of(value, found.bounds.get(name), found.draws.get(name), source)
 
-    update: dict[str, Quantity | None] = {"base": fitted("base", w.base.value)}
+    update = {"write.base": fitted("base", w.base.value)}
     if found.limit == "through":
-        update["program_cv"] = fitted("cv", w.program_cv.value)
+        update["write.program_cv"] = fitted("cv", w.program_cv.value)
     else:
-        update["base_cv"] = fitted("cv", w.base_cv.value)
+        update["write.base_cv"] = fitted("cv", w.base_cv.value)
     if found.limit == "controller" and w.commands is not None:
-        update["commands"] = fitted("rate", w.commands.value)
+        update["write.commands"] = fitted("rate", w.commands.value)
     elif "rate" in found.bounds:
-        low, high = (float(v) for v in np.quantile(columns["write.program"], (0.025, 0.975)))
         value = w.program.value
-        update["program"] = Quantity(
-            value=value, low=min(low, value), high=max(high, value), basis="fitted", source=source
-        )
-    return profile.model_copy(update={"write": w.model_copy(update=update)})
+        span = span_of(columns["write.program"], value)
+        update["write.program"] = number_of(value, span, None, source)
+    return with_numbers(profile, update)
 
 
 def read_columns(found: ReadFit) -> dict[str, Floats]:

@@ -9,7 +9,7 @@ Where no row shows a ceiling, it is open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -27,7 +27,7 @@ from nvmesim.calibrate.drive.laws import (
     unloaded_latency_s,
 )
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
-from nvmesim.calibrate.evidence import drawn, with_numbers
+from nvmesim.calibrate.evidence import drawn, span_of, with_numbers
 from nvmesim.calibrate.infer.optimum import Solution, optimum
 from nvmesim.calibrate.infer.problem import Parameter, Problem, efforts, logarithms, problem_of
 from nvmesim.calibrate.points import Point
@@ -174,19 +174,12 @@ def _write_fit(
     draws |= {p.name: np.array([f[p.name] for f in free]) for p in parameters.assumed}
     if "rate" in draws and parameters.steady is not None:
         draws["rate"] = lasting(draws["rate"], *parameters.steady)
-    bounds = _bounds(parameters.values(found.values), draws, problem.names)
+    values = parameters.values(found.values)
+    bounds = {name: span_of(draws[name], values[name]) for name in problem.names}
     unidentified = {} if parameters.is_known else {"write.base": "a write at depth 1"}
     if "rate" not in problem.names:
         unidentified["write.program"] = "writes at a depth where IOPS no longer grow"
     return WriteFit(build_profile(found.values), bounds, limit, found.cost, draws, unidentified)
-
-
-def _bounds(
-    values: Mapping[str, float], draws: Mapping[str, Floats], names: Sequence[str]
-) -> dict[str, tuple[float, float]]:
-    """95 % interval of each of *names*, which holds its value."""
-    ends = {n: np.quantile(draws[n], (0.025, 0.975)).tolist() for n in names}
-    return {n: (min(low, values[n]), max(high, values[n])) for n, (low, high) in ends.items()}
 
 
 def with_writes(
