@@ -14,6 +14,7 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import Acc, Batch
 from nvmesim.measure.stations import reducer
 from nvmesim.measure.steady import Collector, RunLoad, Window, drifting, fill_share
+from nvmesim.model.engine_stations import groups_of
 from nvmesim.model.lower import lower
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import GATES, HORIZON_PS, Kind, Network
@@ -224,10 +225,9 @@ def _writers(scenario: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]:
     """Groups that write to a volume with a bitmap at random; a trace's rate is its own."""
     return [
         group
-        for group in scenario.workload
+        for group in groups_of(scenario, volume)
         if volume.bitmap != "none"
         and group.read < 1 and group.access == "random" and group.trace is None
-        and any(t.kind == "volume" and t.index == volume.index for t in group.targets)
     ]  # fmt: skip
 
 
@@ -245,8 +245,8 @@ def _clean_shares(
     shares = {}
     for index, groups in writers.items():
         volume = scenario.volumes[index]
-        level = volume.raid
-        data = level.data_members(len(volume.members)) if level.parity else 1
+        parity = volume.raid.parity
+        data = len(volume.members) - parity if parity else 1
         touched = max((volume_bytes(volume) if g.span is None else g.span) for g in groups)
         regions = max(1.0, touched / (volume.bitmap_chunk * data))
         rate = writes[index] / _seconds(batch) / regions

@@ -10,6 +10,7 @@ from typing import Any, Final
 from nvmesim.catalog.links import PCIE_LANES, SOCKET_RATES, Link, parse_link, pcie
 from nvmesim.catalog.load import version, with_kernel, with_level
 from nvmesim.errors import InputError
+from nvmesim.model.engine_stations import groups_of
 from nvmesim.predict.bottleneck import MORE_OUTSTANDING
 from nvmesim.predict.changes import (
     Change,
@@ -369,7 +370,7 @@ def larger_stripe_cache(s: ResolvedScenario) -> Change | None:
     volumes = []
     for volume in s.volumes:
         rows = 0
-        for group in _users(s, volume):
+        for group in groups_of(s, volume):
             if group.read < 1:
                 size = max(size for size, _ in group.write_block_sizes or group.block_sizes)
                 rows += group.in_flight * max(1, min(size, volume.chunk) // 4096)
@@ -387,7 +388,7 @@ def smaller_records(s: ResolvedScenario) -> Change | None:
     """Records no larger than the largest request of those that use the pool."""
     volumes, named = [], 0
     for volume in s.volumes:
-        groups = _users(s, volume)
+        groups = groups_of(s, volume)
         sizes = [n for g in groups for n, _ in (*g.block_sizes, *(g.write_block_sizes or ()))]
         size = max(sizes, default=0)
         if volume.raid.records and 0 < size < volume.chunk:
@@ -396,11 +397,6 @@ def smaller_records(s: ResolvedScenario) -> Change | None:
         volumes.append(volume)
     text = f"recordsize {format_size(named)}"
     return of_volumes(s, text, volumes, "recordsize", lambda v: format_size(v.chunk))
-
-
-def _users(s: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]:
-    used = ("volume", volume.index)
-    return [g for g in s.workload if used in {(t.kind, t.index) for t in g.targets}]
 
 
 def newer_kernel(s: ResolvedScenario) -> Change | None:

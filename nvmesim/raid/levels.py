@@ -73,16 +73,6 @@ class Level:
         """True if requests go through md's stripe cache, in rows of 4 KiB."""
         return self.planner == "parity"
 
-    def data_members(self, members: int, copies: int = 1) -> int:
-        """Members' worth of data in a stripe of *members*.
-
-        >>> [level_of(n).data_members(6, 2) for n in ("raid0", "raid5", "raid6", "raid10")]
-        [6, 5, 4, 3]
-        """
-        if self.copies == "all":
-            return 1
-        return (members - self.parity) // (copies if self.mirrored else 1)
-
     def survives(self, members: int, copies: int = 1) -> int:
         """Members that may be missing, whichever they are.
 
