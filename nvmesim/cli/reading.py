@@ -144,8 +144,6 @@ def list_entries(outer_json: bool, of_kind: str | None, kind: str | None, as_jso
 @click.pass_obj
 def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
     """Show one entry, or your own profile, with sources."""
-    from pathlib import Path
-
     from nvmesim.catalog.load import find, read
     from nvmesim.catalog.toml import is_path
     from nvmesim.show.blocks import Block, Bullets, Line, table

@@ -275,9 +275,8 @@ def shared_limit(point: Point, points: Sequence[Point]) -> Point | None:
 
 
 def throughput(
-    depths: Sequence[int], constant: Floats, die: Floats, dies: Floats, command: Floats,
-    cv: float = 0.15,
-) -> Floats:  # fmt: skip
+    depths: Sequence[int], constant: Floats, die: Floats, dies: Floats, command: Floats
+) -> Floats:
     """float64[n_depths, n]: requests per second of n drives, by approximate mean value analysis.
 
     *constant*, *die*, *command*: seconds; a request takes *constant*, one of *dies* for *die* and
@@ -290,7 +289,7 @@ def throughput(
     out = np.zeros((len(depths), len(die)))
     at_dies, at_command = np.zeros_like(die), np.zeros_like(die)
     rate = np.zeros_like(die)
-    rest = (1 - cv**2) / 2
+    rest = (1 - LIKELY_CV**2) / 2
     for n in range(1, max(depths) + 1):
         busy_dies, busy_command = rate * die / dies, rate * command
         in_dies = die * np.maximum(1 + at_dies / dies - rest * busy_dies, 1.0)
@@ -303,22 +302,23 @@ def throughput(
     return out
 
 
-def roomy(depth: int, lone: float, die: float, ceiling: float, most: int = 4096) -> int:
+def roomy(depth: int, lone: float, die: float, ceiling: float) -> int:
     """Dies of *die* s that do not cap *ceiling* requests/s at *depth*: what is assumed gives way.
 
     >>> roomy(1024, 80e-6, 70e-6, 894e3) * 1e-6 / 70e-6 > 0.894
     True
     """
     count = max(64.0, 2.0 * ceiling * die)
-    while count < most:
+    while count < MOST_DIES:
         alone, each, dies, none = (np.array([v]) for v in (lone - die, die, count, 0.0))
         enough = min(1.1 * ceiling, 0.9 * depth / lone)
         if float(throughput([depth], alone, each, dies, none)[0, 0]) > enough:
             break
         count *= 1.4
-    return int(min(count, most))
+    return int(min(count, MOST_DIES))
 
 
+MOST_DIES: Final = 4096
 FASTEST = 30.0
 """Commands per second that are looked for at most, in units of the highest rate measured."""
 FULL = 1.06

@@ -85,7 +85,7 @@ class Solution:
     """float64[n, n_residuals]: residuals there"""
 
 
-def misfit(point: Point, answer: BenchAnswer, *, cpu: bool = False) -> list[float]:
+def misfit(point: Point, answer: BenchAnswer) -> list[float]:
     """Residuals of *point* in standard errors, on a logarithmic scale."""
     pairs: list[tuple[float | None, float | None, float]] = [
         (answer.iops, point.iops, ERRORS["iops"]),
@@ -93,8 +93,6 @@ def misfit(point: Point, answer: BenchAnswer, *, cpu: bool = False) -> list[floa
     ]
     for percent, value in point.percentiles_s.items():
         pairs.append((answer.percentiles_s.get(percent), value, ERRORS.get(percent, 0.1)))
-    if cpu:
-        pairs.append((answer.cpu_s, point.cpu_s, ERRORS["cpu"]))
     return [
         float(np.log(max(model, 1e-12) / measured)) / error
         for model, measured, error in pairs
