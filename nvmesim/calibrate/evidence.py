@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchAnswer
+from nvmesim.calibrate.infer.optimum import Solution
+from nvmesim.calibrate.infer.posterior import DRAWS
+from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
@@ -292,51 +295,44 @@ class StackFit(Drawable):
         }
 
 
-def covariance(
-    jacobian: npt.NDArray[np.float64], residuals: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def covariance(found: Solution) -> Floats:
     """float64[n_parameters, n_parameters]: of parameters fitted on a logarithmic scale.
 
     From the curvature, as `intervals`.
     """
+    jacobian, residuals = found.jacobian, found.residuals
     n_residuals, n_parameters = jacobian.shape
     freedom = max(1, n_residuals - n_parameters)
     scale = max(1.0, float(residuals @ residuals) / freedom)
     information = jacobian.T @ jacobian
     ridge = np.eye(n_parameters) * 1e-6 * max(1e-12, float(np.trace(information)))
-    out: npt.NDArray[np.float64] = np.linalg.inv(information + ridge) * scale
+    out: Floats = np.linalg.inv(information + ridge) * scale
     return out
 
 
-def drawn(
-    jacobian: npt.NDArray[np.float64], residuals: npt.NDArray[np.float64], count: int = 256
-) -> npt.NDArray[np.float64]:
-    """float64[count, n_parameters]: joint draws around the optimum, logarithms.
+def drawn(problem: Problem, found: Solution) -> Floats:
+    """float64[`DRAWS`, n_parameters]: joint draws around the optimum, logarithms, in their bounds.
 
     What the points do not determine is kept within a factor of e either way.
     """
-    spread = covariance(jacobian, residuals)
-    size, axes = np.linalg.eigh(spread)
-    normal = np.random.default_rng(1).standard_normal((count, len(size)))
+    size, axes = np.linalg.eigh(covariance(found))
+    normal = np.random.default_rng(1).standard_normal((DRAWS, len(size)))
     moved = normal * np.minimum(np.sqrt(np.maximum(size, 0.0)), 0.5) @ axes.T
-    out: npt.NDArray[np.float64] = np.clip(moved, -1.0, 1.0)
+    out: Floats = np.clip(found.values + np.clip(moved, -1.0, 1.0), problem.low, problem.high)
     return out
 
 
 def intervals(
-    names: Sequence[str],
-    values: npt.NDArray[np.float64],
-    jacobian: npt.NDArray[np.float64],
-    residuals: npt.NDArray[np.float64],
+    names: Sequence[str], values: Floats, found: Solution
 ) -> Mapping[str, tuple[float, float]]:
     """95 % intervals of parameters fitted on a logarithmic scale, from the fit's curvature.
 
-    ``values`` float64[n_parameters]; ``jacobian`` float64[n_residuals, n_parameters]: of residuals
-    in units of their standard error, to the logarithm of the parameters. The residuals' own size
-    counts where it is above 1. A parameter that the points do not determine gets a factor of e
-    either way. Source: Seber and Wild, Nonlinear Regression, section 5.1.
+    ``values`` float64[n_parameters]; residuals of *found* are in units of their standard error, its
+    jacobian is to the logarithm of the parameters. The residuals' own size counts where it is above
+    1. A parameter that the points do not determine gets a factor of e either way. Source: Seber and
+    Wild, Nonlinear Regression, section 5.1.
     """
-    half = np.minimum(1.0, 1.96 * np.sqrt(np.diag(covariance(jacobian, residuals))))
+    half = np.minimum(1.0, 1.96 * np.sqrt(np.diag(covariance(found))))
     return {
         name: (float(value * np.exp(-h)), float(value * np.exp(h)))
         for name, value, h in zip(names, values, half, strict=True)

@@ -78,7 +78,6 @@ def fit_flush(
         Parameter("flush", flush, low=flush / 3, high=3 * flush),
         Parameter("flush_serial", serial, low=serial / 4, high=4 * serial, prior_sd=sd),
     ]
-    names = [p.name for p in parameters]
 
     def made(u: Floats) -> DriveProfile:
         return _with_flush(profile, *np.exp(u).tolist())
@@ -86,9 +85,8 @@ def fit_flush(
     plain = [replace(p, percentiles_s={}, body_s={}, mean_s=None) for p in rows]
     problem = problem_of(plain, logarithms(parameters), made, host)
     found = optimum(problem, effort=0.5)
-    draws = found.values + drawn(found.jacobian, found.residuals)
-    columns = np.exp(np.clip(draws, problem.low, problem.high)).T
-    keyed = {f"write.{n}": column for n, column in zip(names, columns, strict=True)}
+    columns = np.exp(drawn(problem, found)).T
+    keyed = {f"write.{n}": column for n, column in zip(problem.names, columns, strict=True)}
     return with_draws(made(found.values), keyed, sources(rows)), notes
 
 

@@ -116,7 +116,7 @@ def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point
     parameter = Parameter("channel", CHANNEL_PS, low=CHANNEL_PS / 10, high=20 * CHANNEL_PS)
     found = optimum(problem_of(rows, logarithms([parameter]), made, host), effort=0.5)
     time = float(np.exp(found.values[0]))
-    ends = intervals(["channel"], np.array([time]), found.jacobian, found.residuals)["channel"]
+    ends = intervals(["channel"], np.array([time]), found)["channel"]
     channel = number_of(time, ends, None, sources(points))
     return with_numbers(made(found.values), {"read.channel": channel})
 
@@ -169,7 +169,7 @@ def _with_bandwidth(
         problem = replace(problem, assumed=np.full_like(problem.assumed, LONE_ERROR))
     found = optimum(problem, effort=0.5)
     values, names, source = np.exp(found.values), [p.name for p in parameters], sources(points)
-    ends = intervals(names, values, found.jacobian, found.residuals)
+    ends = intervals(names, values, found)
     told = {
         name: number_of(value, (min(low, 0.98 * value), max(high, 1.02 * value)), None, source)
         for (name, (low, high)), value in zip(ends.items(), values.tolist(), strict=True)
@@ -201,7 +201,7 @@ def _with_engines(
         tried.append((found.cost, count, found))
     least, count, found = min(tried, key=lambda t: t[:2])
     split = float(found.values[0])
-    spread = intervals(["split"], found.values, found.jacobian, found.residuals)["split"]
+    spread = intervals(["split"], found.values, found)["split"]
     likely = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
     ends = min(likely), max(likely)
     update = {

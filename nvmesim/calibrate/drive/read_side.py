@@ -34,7 +34,7 @@ from nvmesim.calibrate.drive.laws import (
 )
 from nvmesim.calibrate.evidence import drawn, number_of, span_of, with_numbers
 from nvmesim.calibrate.infer.optimum import Solution, optimum
-from nvmesim.calibrate.infer.posterior import columns, infer, optima
+from nvmesim.calibrate.infer.posterior import DRAWS, columns, infer, optima
 from nvmesim.calibrate.infer.problem import (
     Coordinate,
     Parameter,
@@ -322,14 +322,8 @@ def _few(
     problem = problem_of(points, coordinates, lambda u: with_reads(template, values(u)), host)
     found = optimum(problem)
     best = values(found.values)
-    moved = drawn(found.jacobian, found.residuals)
-    free = scattered(logarithms(assumed), len(moved))
-    table = [
-        values(u, more)
-        for u, more in zip(
-            np.clip(found.values + moved, problem.low, problem.high), free, strict=True
-        )
-    ]
+    free = scattered(logarithms(assumed))
+    table = [values(u, more) for u, more in zip(drawn(problem, found), free, strict=True)]
     draws = {n: np.array([row[n] for row in table]) for n in READ_NUMBERS}
     told = _told_of_few(bank, best, draws, is_known or grows, has_percentiles)
     odds = 1.0
@@ -377,14 +371,14 @@ def may_be_latency(points: Sequence[Point]) -> bool:
     return RowKind.EITHER in row_kinds and RowKind.CEILING not in row_kinds
 
 
-def scattered(assumed: Sequence[Coordinate], count: int) -> list[dict[str, float]]:
-    """*count* draws of what no row tells, from what is assumed of it, within its bounds."""
+def scattered(assumed: Sequence[Coordinate]) -> list[dict[str, float]]:
+    """`DRAWS` draws of what no row tells, from what is assumed of it, within its bounds."""
     rng = np.random.default_rng(3)
     columns = {
-        c.name: np.exp(np.clip(c.start + c.doubt * rng.standard_normal(count), c.low, c.high))
+        c.name: np.exp(np.clip(c.start + c.doubt * rng.standard_normal(DRAWS), c.low, c.high))
         for c in assumed
     }
-    return [{name: float(column[i]) for name, column in columns.items()} for i in range(count)]
+    return [{name: float(column[i]) for name, column in columns.items()} for i in range(DRAWS)]
 
 
 def _told_of_few(

@@ -143,7 +143,7 @@ def fit_stream(
     rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
     found = optimum(problem_of(rows, logarithms(parameters), made, host), rounds=STREAM_ROUNDS)
     names = [p.name for p in parameters]
-    ends = intervals(names, np.exp(found.values), found.jacobian, found.residuals)
+    ends = intervals(names, np.exp(found.values), found)
     rate = float(np.exp(found.values[0]))
     low, high = min(0.98 * rate, ends["bandwidth"][0]), max(1.02 * rate, ends["bandwidth"][1])
     basis: Literal["fitted", "assumed"] = "fitted" if is_deep or len(parameters) == 1 else "assumed"

@@ -167,10 +167,8 @@ def _write_fit(
     build_profile: Callable[[Floats], DriveProfile], limit: Limit,
 ) -> WriteFit:  # fmt: skip
     """The profile at the optimum that was *found*, with the draws about it."""
-    moved = found.values + drawn(found.jacobian, found.residuals)
-    columns = np.exp(np.clip(moved, problem.low, problem.high)).T
-    draws = dict(zip(problem.names, columns, strict=True))
-    free = scattered(logarithms(parameters.assumed), len(moved))
+    draws = dict(zip(problem.names, np.exp(drawn(problem, found)).T, strict=True))
+    free = scattered(logarithms(parameters.assumed))
     draws |= {p.name: np.array([f[p.name] for f in free]) for p in parameters.assumed}
     if "rate" in draws and parameters.steady is not None:
         draws["rate"] = lasting(draws["rate"], *parameters.steady)

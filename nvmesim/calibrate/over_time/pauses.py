@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.infer.posterior import sampled
+from nvmesim.calibrate.infer.posterior import DRAWS, sampled
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Pauses, Quantity, Rounds, Stalls
 
@@ -30,7 +30,6 @@ FURTHEST, CLASSES = 120.0, 14
 """Classes of lengths, in units of the first: up to some ms where that is some tens of us."""
 LEAST: Final = 20.0
 """Rounds that were held up, below which nothing is to be found."""
-DRAWS: Final = 256
 OWN: Final = 0.7
 """A percentile is of the body while fewer requests are held up than this of what is beyond it."""
 STARTS: Final[dict[Part, tuple[tuple[float, float, float], ...]]] = {

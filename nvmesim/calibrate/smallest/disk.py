@@ -17,6 +17,7 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.starting_point import sources
 from nvmesim.calibrate.evidence import with_draws, with_numbers
+from nvmesim.calibrate.infer.posterior import DRAWS
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -30,7 +31,6 @@ MOST_READS: Final = 1000.0
 BYTES_SHARE: Final = 0.5
 """Of its link, what a solid-state drive moves at least. Source: data sheets of SATA drives state
 480 to 560 MB/s of 600."""
-DRAWS: Final = 256
 LEAST_SD: Final = 0.05
 """Least standard deviation of the logarithm of a positioning time. Assumed: repeats differ so."""
 

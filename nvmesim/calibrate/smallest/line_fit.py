@@ -125,7 +125,6 @@ def fit_line(
     return best
 
 
-DRAWS: Final = 256
 NEAR_ALL: Final = 0.8
 """Share of the bytes/s of a stream, or of what drives read of their link, from which on large
 random reads are taken to be limited by bytes. Assumed."""
@@ -168,7 +167,7 @@ def fit_bytes(
         profile = template.model_copy(update={"read_bandwidth": width})
     drives = [
         dict(quantities(_with_reads(profile, at["latency"], at["rate"], size, None)))
-        for at in scattered(logarithms([latency, rate]), DRAWS)
+        for at in scattered(logarithms([latency, rate]))
     ]
     keys = ("read.base", "read.die", "commands")
     columns = {key: np.array([d[key].value for d in drives]) for key in keys}
@@ -212,10 +211,8 @@ def _fitted(
     figures = problem.simulate(found.values, 1, 1.0)
     first = np.unique(problem.run, return_index=True)[1]
     off = (figures - problem.measured)[first]
-    step = drawn(found.jacobian, found.residuals)
-    moved = np.clip(found.values + step, problem.low, problem.high)
-    free = scattered(logarithms(assumed), len(moved))
-    drives = [dict(quantities(make(values(u, more)))) for u, more in zip(moved, free, strict=True)]
+    moved = zip(drawn(problem, found), scattered(logarithms(assumed)), strict=True)
+    drives = [dict(quantities(make(values(u, more)))) for u, more in moved]
     keys = {key: name for name in (*names, *loose) for key in KEYS[op, kind][name]}
     if "write.program" in keys and _lasts(template, points):
         keys["write.commands"] = keys.pop("write.program")

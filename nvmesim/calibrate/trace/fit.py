@@ -290,7 +290,7 @@ class _Fitting:
         """The fitted disk of rounds, with intervals by the curvature."""
         found = best.found
         names = self.rounds_search.names
-        bounds = intervals(names, found.values, found.jacobian, found.residuals)
+        bounds = intervals(names, found.values, found)
         profile = with_rounds_intervals(
             self._made(found.values, best.structure), bounds, self._source()
         )
