@@ -8,6 +8,7 @@ from typing import Final
 
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import in_flight, shared_limit
+from nvmesim.calibrate.drive.read_side import host_ps
 from nvmesim.calibrate.drive.starting_point import FLASH_S
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link
@@ -96,16 +97,12 @@ def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Ite
     shallow = [p for p in points if p.outstanding == 1 and p.cpu_s]
     if included or not shallow:
         return
-    stack = host.stack
-    cycles = stack.submit.value + stack.complete.value
-    if not stack.polled:
-        cycles += stack.wakeup.value + stack.interrupt.value
-    named, measured = cycles / host.ghz / 1e9, shallow[0].cpu_s or 0.0
+    named, measured = host_ps(host) / 1e12, shallow[0].cpu_s or 0.0
     if not 0.7 < named / measured < 1.4:
         yield (
-            f"{shallow[0].name}: {1e6 * measured:.3g} us of CPU a request, where {stack.name} at "
-            f"{host.ghz:g} GHz takes {1e6 * named:.3g}: it is not the stack that measured, and the "
-            "drive is off by the difference; fit it with calibrate --stack"
+            f"{shallow[0].name}: {1e6 * measured:.3g} us of CPU a request, where "
+            f"{host.stack.name} at {host.ghz:g} GHz takes {1e6 * named:.3g}: it is not the stack "
+            "that measured, and the drive is off by the difference; fit it with calibrate --stack"
         )
 
 

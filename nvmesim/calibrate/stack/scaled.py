@@ -17,6 +17,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.laws import WAITED, usual_ceiling
 from nvmesim.calibrate.evidence import joint_of, with_draws
+from nvmesim.calibrate.infer.posterior import DRAWS
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.stack.task import does_less_of_each, with_full_threads
 from nvmesim.catalog.load import get, with_level
@@ -71,7 +72,19 @@ class ScaledCosts:
 
     def stack(self, ghz: float, name: str) -> StackProfile:
         """The stack of these costs on a clock of *ghz*."""
-        return _made(self, ghz, name)
+        base, numbers = self.base, {}
+        for part in CYCLES:
+            if cycles := getattr(base, part).value:
+                numbers[part] = Quantity(value=cycles * self.factor, basis="fitted")
+        if self.per_kib:
+            numbers["per_kib"] = Quantity(value=self.per_kib * ghz * 1e9, basis="fitted")
+        sources = (f"CPU time of {len(self.rows)} rows, in the proportions of {base.name}",)
+        stack = base.model_copy(update={**numbers, "name": name, "sources": sources, "notes": ""})
+        normal = np.random.default_rng(4).standard_normal(DRAWS)
+        spread = np.exp(ERROR / np.sqrt(len(self.rows)) * normal)
+        columns = {key: q.value * spread for key, q in numbers.items()}
+        stack = with_draws(stack, columns, sources[0])
+        return stack.model_copy(update={"joint": joint_of(stack, columns)})
 
     def corrected(self, drive: DriveProfile, host: BenchHost) -> ScaledCosts:
         """These costs with a factor that meets CPU time on *host*, or the rate where rows poll."""
@@ -153,25 +166,6 @@ def _solved(base: StackProfile, rows: Sequence[Point], ghz: float) -> ScaledCost
     else:
         factor, per_kib = float(np.exp(np.mean(np.log(rest / own)))), 0.0
     return ScaledCosts(base, factor, per_kib, tuple(rows))
-
-
-def _made(costs: ScaledCosts, ghz: float, name: str) -> StackProfile:
-    base = costs.base
-    update: dict[str, Quantity] = {}
-    for part in CYCLES:
-        q = getattr(base, part)
-        if q.value:
-            update[part] = Quantity(value=q.value * costs.factor, basis="fitted")
-    if costs.per_kib:
-        update["per_kib"] = Quantity(value=costs.per_kib * ghz * 1e9, basis="fitted")
-    sources = (f"CPU time of {len(costs.rows)} rows, in the proportions of {base.name}",)
-    stack = base.model_copy(update={**update, "name": name, "sources": sources, "notes": ""})
-    spread = np.exp(
-        ERROR / np.sqrt(len(costs.rows)) * np.random.default_rng(4).standard_normal(256)
-    )
-    columns = {key: q.value * spread for key, q in update.items()}
-    stack = with_draws(stack, columns, sources[0])
-    return stack.model_copy(update={"joint": joint_of(stack, columns)})
 
 
 def _waits(point: Point) -> bool:
