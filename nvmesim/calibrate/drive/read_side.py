@@ -32,7 +32,7 @@ from nvmesim.calibrate.drive.laws import (
     sheet_odds,
     unloaded_latency_s,
 )
-from nvmesim.calibrate.evidence import drawn, number_of, span_of, with_numbers
+from nvmesim.calibrate.evidence import drawn, span_of, with_numbers
 from nvmesim.calibrate.infer.optimum import Solution, optimum
 from nvmesim.calibrate.infer.posterior import DRAWS, columns, infer, optima
 from nvmesim.calibrate.infer.problem import (
@@ -114,11 +114,6 @@ class ReadFit:
     def explains(self) -> bool:
         """True if sampling alone explains the figures: nothing but dies needs to be thought of."""
         return self.tau <= CLEAN
-
-    def quantity(self, name: str, source: str) -> Quantity:
-        """Return the named value with its interval; assumed if it was not fitted."""
-        bounds, draws = self.bounds.get(name), self.draws.get(name)
-        return number_of(self.values[name], bounds, draws, source)
 
 
 def fit_reads(

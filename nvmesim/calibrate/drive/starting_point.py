@@ -23,7 +23,7 @@ from nvmesim.calibrate.drive.laws import (
     unloaded_latency_s,
 )
 from nvmesim.calibrate.drive.read_side import Progress, ReadFit, blank_reads, with_reads
-from nvmesim.calibrate.drive.write_side import WriteFit, blank_writes
+from nvmesim.calibrate.drive.write_side import Limit, WriteFit, blank_writes
 from nvmesim.calibrate.evidence import intervals, number_of, span_of, with_numbers
 from nvmesim.calibrate.infer.optimum import optimum
 from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
@@ -307,9 +307,22 @@ def with_read_sources(
     template: DriveProfile, found: ReadFit, points: Sequence[Point]
 ) -> DriveProfile:
     """Return *template* with the read side that was *found* in *points*."""
-    numbers = {key: found.quantity(name, sources(points)) for name, key in READ_KEYS.items()}
+    source, v, spans = sources(points), found.values, found.bounds
+    numbers = {
+        key: number_of(v[name], spans.get(name), found.draws.get(name), source)
+        for name, key in READ_KEYS.items()
+    }
     numbers["dies"] = numbers["dies"].model_copy(update={"value": float(found.dies)})
     return with_numbers(with_reads(template, found.values), numbers)
+
+
+def _write_keys(limit: Limit) -> dict[str, str]:
+    """Name of what is fitted to writes that *limit* stops -> its dotted key."""
+    return {
+        "base": "write.base",
+        "cv": "write.program_cv" if limit == "through" else "write.base_cv",
+        "rate": "write.commands" if limit == "controller" else "write.program",
+    }
 
 
 def with_write_sources(
@@ -320,24 +333,15 @@ def with_write_sources(
     *columns*: dotted key -> float64[n_draws], those of `write_columns`: a program's time is open as
     far as the number of dies is.
     """
-    source = sources(points)
-    profile, w = found.profile, found.profile.write
-
-    def fitted(name: str, value: float) -> Quantity:
-        return number_of(value, found.bounds.get(name), found.draws.get(name), source)
-
-    update = {"write.base": fitted("base", w.base.value)}
-    if found.limit == "through":
-        update["write.program_cv"] = fitted("cv", w.program_cv.value)
-    else:
-        update["write.base_cv"] = fitted("cv", w.base_cv.value)
-    if found.limit == "controller" and w.commands is not None:
-        update["write.commands"] = fitted("rate", w.commands.value)
-    elif "rate" in found.bounds:
-        value = w.program.value
-        span = span_of(columns["write.program"], value)
-        update["write.program"] = number_of(value, span, None, source)
-    return with_numbers(profile, update)
+    source, numbers = sources(points), {}
+    for name, key in _write_keys(found.limit).items():
+        value: float = getattr(found.profile.write, key.removeprefix("write.")).value
+        bounds = found.bounds.get(name)
+        if key != "write.program":
+            numbers[key] = number_of(value, bounds, found.draws[name], source)
+        elif bounds is not None:
+            numbers[key] = number_of(value, span_of(columns[key], value), None, source)
+    return with_numbers(found.profile, numbers)
 
 
 def read_columns(found: ReadFit) -> dict[str, Floats]:
@@ -347,17 +351,9 @@ def read_columns(found: ReadFit) -> dict[str, Floats]:
 
 def write_columns(found: WriteFit, reads: Mapping[str, Floats]) -> dict[str, Floats]:
     """Dotted key -> float64[n_draws] of the write side, drawn along with *reads*."""
-    through, w = found.limit == "through", found.profile.write
-    out = {
-        "write.base": found.draws["base"],
-        "write.program_cv" if through else "write.base_cv": found.draws["cv"],
-    }
-    if "rate" not in found.draws:
-        return out
-    rate = found.draws["rate"]
-    if found.limit == "controller" and w.commands is not None:
-        out["write.commands"] = rate
-    else:
+    out = {key: found.draws[name] for name, key in _write_keys(found.limit).items()}
+    if "write.program" in out:
+        rate = out["write.program"]
         dies = reads.get("dies", np.full(len(rate), found.profile.dies.value))
         out["write.program"] = np.maximum(dies, 1.0) / rate * 1e12
     return out
