@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -79,10 +79,6 @@ class Solution:
     jacobian: Floats
     """float64[n_residuals, n_parameters]: of the residuals to what is searched over"""
     residuals: Floats
-    tried: Floats
-    """float64[n, n_parameters]: all that was evaluated"""
-    found: Floats
-    """float64[n, n_residuals]: residuals there"""
 
 
 def misfit(point: Point, answer: BenchAnswer) -> list[float]:
@@ -107,8 +103,7 @@ def optimum(
     sigma = np.hypot(np.hypot(problem.assumed, problem.floor), 0.004)
     about, stiff = problem.start, np.sqrt(problem.known)
     if not problem.coordinates:
-        empty = np.zeros((0, 0))
-        return Solution(np.zeros(0), 0.0, np.zeros((1, 0)), np.zeros(1), empty, empty)
+        return Solution(np.zeros(0), 0.0, np.zeros((1, 0)), np.zeros(1))
 
     def residuals(u: Floats) -> Floats:
         figures = problem.simulate(problem.snapped(u[None])[0], SEED, effort)
@@ -151,10 +146,7 @@ def solve(
     found = _searched(
         lambda u: np.asarray(residuals(np.exp(u)), float), first, steps, bounds, rounds
     )
-    return Solution(
-        np.asarray(np.exp(found.values)), found.cost, found.jacobian, found.residuals,
-        np.asarray(np.exp(found.tried)), found.found,
-    )  # fmt: skip
+    return replace(found, values=np.asarray(np.exp(found.values)))
 
 
 def _searched(
@@ -165,41 +157,25 @@ def _searched(
     """*each* maps the residuals over the ends of a step's differences."""
     from scipy.optimize import least_squares
 
-    seen = _Seen(residuals)
+    known: dict[bytes, Floats] = {}  # each is evaluated once
+
+    def seen(u: Floats) -> Floats:
+        if u.tobytes() not in known:
+            known[u.tobytes()] = residuals(u)
+        return known[u.tobytes()]
+
     room = bounds[1] - bounds[0]
     first = np.clip(start, bounds[0] + 1e-6 * room, bounds[1] - 1e-6 * room)
 
     def jacobian(u: Floats) -> Floats:
         base, step = seen(u), np.where(u + steps < bounds[1], steps, -steps)
         moved = u + np.diag(step)
-        seen.add(moved, each(residuals, moved))
+        known.update(zip((m.tobytes() for m in moved), each(residuals, moved), strict=True))
         return np.stack([(seen(m) - base) / s for m, s in zip(moved, step, strict=True)], axis=1)
 
     found = least_squares(
         seen, first, jac=jacobian, bounds=bounds, max_nfev=rounds, x_scale=np.maximum(steps, 1e-6),
         ftol=2e-3, xtol=1e-4,
     )  # fmt: skip
-    return Solution(
-        np.asarray(found.x), float(found.cost), np.asarray(found.jac), np.asarray(found.fun),
-        np.array([u for u, _ in seen.rows]), np.array([r for _, r in seen.rows]),
-    )  # fmt: skip
-
-
-class _Seen:
-    """Residuals, each evaluated once and kept."""
-
-    def __init__(self, residuals: Callable[[Floats], Floats]) -> None:
-        self._residuals = residuals
-        self._known: dict[bytes, Floats] = {}
-        self.rows: list[tuple[Floats, Floats]] = []
-
-    def __call__(self, u: Floats) -> Floats:
-        if u.tobytes() not in self._known:
-            self.add([u], [self._residuals(u)])
-        return self._known[u.tobytes()]
-
-    def add(self, tried: Iterable[Floats], found: Iterable[Floats]) -> None:
-        """Keep what was *found* at each of *tried*."""
-        for u, residuals in zip(tried, found, strict=True):
-            self._known[u.tobytes()] = residuals
-            self.rows.append((u.copy(), residuals))
+    jac, fun = np.asarray(found.jac), np.asarray(found.fun)
+    return Solution(np.asarray(found.x), float(found.cost), jac, fun)

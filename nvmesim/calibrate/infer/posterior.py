@@ -75,9 +75,6 @@ class Inferred:
     """Size of the error beside sampling, in units of the assumed; 0: the model says all"""
     chi: float
     """Chi-square of the best without that error, over its degrees of freedom"""
-    cost: float
-    """Minus the logarithm of the best's likelihood, simulated at length"""
-    simulated: int
     settled: bool
     span: tuple[float, float] = (0.0, 0.0)
     """95 % interval of the profiled coordinate: of the draws, and of the profile likelihood.
@@ -129,14 +126,12 @@ class _Inference:
         self.u = np.zeros((0, p))
         self.figures = np.zeros((0, len(problem.measured)))
         self.least = np.diag((LEAST * problem.column("step")) ** 2)
-        self.simulated = 0
         self.levels = Levels(problem)
 
     def run(self, begun: Sequence[Solution]) -> Inferred:
         """Regions until one has settled, then the distribution in that."""
         self.tell("the optimum")
         ends = begun or optima(self.problem)
-        self.simulated += sum(len(end.tried) for end in ends)
         region = self._about(ends)
         settled, count, tau = False, self.each, 1.0
         tried = np.array([e.values for e in ends])
@@ -169,11 +164,11 @@ class _Inference:
                 region = Region(mean, region.shrunk(WIDER**2 * spread, SHRINK) + self.least)
         along, likely = self._profile(found, mode)
         tried = np.concatenate([tried, along, [e.values for e in ends]])
-        best, cost = self._likeliest(tried, found)
+        best = self._likeliest(tried, found)
         chosen = draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)]
         return Inferred(
-            self.problem.names, best, chosen, tau, chi / max(1, self.problem.freedom), cost,
-            self.simulated, settled, self._span(draws, likely),
+            self.problem.names, best, chosen, tau, chi / max(1, self.problem.freedom), settled,
+            self._span(draws, likely),
         )  # fmt: skip
 
     def _about(self, ends: Sequence[Solution]) -> Region:
@@ -230,7 +225,6 @@ class _Inference:
             rows = np.array(list(pool.map(simulate, u, map(int, seeds))))
         if not np.all(np.isfinite(rows)):
             raise FitError("a simulated figure is not finite; the captures leave the model's range")
-        self.simulated += len(u)
         return rows
 
     def _near(self, region: Region, tau: float, problem: Problem) -> Ints:
@@ -254,8 +248,8 @@ class _Inference:
     def _permitted(self, u: Floats) -> Floats:
         return u[self.problem.permits(u)]
 
-    def _likeliest(self, tried: Floats, found: Likelihood) -> tuple[Floats, float]:
-        """The likeliest of *tried*, and its cost, simulated at length with the same numbers.
+    def _likeliest(self, tried: Floats, found: Likelihood) -> Floats:
+        """The likeliest of *tried*, simulated at length with the same numbers.
 
         Of those that 95 % do not tell apart it is the one whose profiled coordinate is the largest:
         what nothing tells is not promised, a controller that may be faster than was seen. Else
@@ -272,7 +266,8 @@ class _Inference:
         if problem.profiled in problem.names:
             largest = tried[:, problem.names.index(problem.profiled)]
             best = int(np.argmax(np.where(costs <= costs[best] + CHI_SQUARE / 2, largest, -np.inf)))
-        return tried[best], float(costs[best])
+        out: Floats = tried[best]
+        return out
 
     def _profile(self, found: Likelihood, mode: Floats) -> tuple[Floats, Floats]:
         """The likeliest at values of the profiled coordinate that are as likely, and those values.

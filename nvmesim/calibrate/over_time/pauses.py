@@ -7,8 +7,8 @@ above the body P(latency > median + x) = hit P(length > x). A pause of the host 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -76,8 +76,6 @@ class PauseFit:
     """float64[3 * n_parts]: logarithms of rate or share, mean (s), coefficient of variation"""
     draws: Floats
     """float64[n_draws, 3 * n_parts]"""
-    scores: Mapping[Parts, float] = field(default_factory=dict)
-    """Logarithm of the likelihood of depths left out, less what any model can reach"""
 
     @property
     def values(self) -> dict[Part, Floats]:
@@ -152,20 +150,20 @@ def _chosen(points: Sequence[Point]) -> PauseFit:
         return NONE
     either: tuple[tuple[Part, bool], ...] = (("read_stalls", False), ("write_stalls", True))
     sides = [part for part, write in either if any(t.write == write for t in tails)]
-    scores: dict[Parts, float] = {(): _held_out((), np.zeros(0), tails, depths)}
     best: Parts = ()
+    most = _held_out(best, np.zeros(0), tails, depths)
     known: dict[Parts, Floats] = {(): np.zeros(0)}
     first: Parts = ("pauses",)
     for parts in (first, *((*first, s) for s in sides), (*first, *sides)):
         if parts in known:
             continue
         known[parts] = _fitted(parts, _Rows(tails))
-        scores[parts] = _held_out(parts, known[parts], tails, depths)
+        score = _held_out(parts, known[parts], tails, depths)
         cells = sum(int((t.rounds > 0).sum()) for t in tails)
-        width = max(1.0, -2 * scores[best] / cells)  # of the misfit, in units of chance
-        if scores[parts] > scores[best] + GAIN * width * max(0, len(parts) - len(best)):
-            best = parts
-    return PauseFit(best, known[best], _drawn(best, known[best], _Rows(tails)), scores)
+        width = max(1.0, -2 * most / cells)  # of the misfit, in units of chance
+        if score > most + GAIN * width * max(0, len(parts) - len(best)):
+            best, most = parts, score
+    return PauseFit(best, known[best], _drawn(best, known[best], _Rows(tails)))
 
 
 def _fitted_number(value: float) -> Quantity:

@@ -97,8 +97,6 @@ class TraceFit:
     classes: tuple[JudgedClass, ...]
     warnings: tuple[str, ...] = ()
     free_parameters: tuple[str, ...] = ()
-    cost: float = 0.0
-    """Half the sum of squared residuals, in standard errors."""
     structure: Structure = field(default_factory=Structure)
     sample: Sample | None = None
     """The held-out part, or else the fitted one, replayed; for charts"""
@@ -168,9 +166,9 @@ class _Fitting:
     def fit(self, held_out: Arrivals | None) -> TraceFit:
         best = self._search()
         if best.structure.rounds:
-            profile, structure, cost = self._in_rounds(best), best.structure, best.found.cost
+            profile, structure = self._in_rounds(best), best.structure
         else:
-            profile, structure, cost = self._bank(best)
+            profile, structure = self._bank(best)
         served = self.replayer.latencies_s(profile)
         misses = missed_means(
             self.all.source, self.used.write, self.used.latency_s, served.mean(axis=0),
@@ -186,8 +184,7 @@ class _Fitting:
             sample = Sample(held_out.at_ps / 1e12, held_out.latency_s, again[0], True)
         return TraceFit(
             profile, tuple(judged), tuple(self._doubts(judged, structure)),
-            tuple(self._begin(structure).names), cost, structure, sample,
-            tuple(misses),
+            tuple(self._begin(structure).names), structure, sample, tuple(misses),
         )  # fmt: skip
 
     # -- search ---------------------------------------------------------------------------------
@@ -298,7 +295,7 @@ class _Fitting:
             return profile
         return with_numbers(profile, {"rounds.write": as_a_read(profile.rounds.read)})
 
-    def _bank(self, best: _Try) -> tuple[DriveProfile, Structure, float]:
+    def _bank(self, best: _Try) -> tuple[DriveProfile, Structure]:
         """The fitted bank of dies, with the joint distribution of its numbers.
 
         The simpler structures come first: the first that sampling alone explains is taken.
@@ -332,7 +329,7 @@ class _Fitting:
             profile = self._with_commands(profile, bank, inferred)
         if "latency" in task.names:
             self.notes += split_doubt(profile, self.all.source)
-        return profile, structure, 0.5 * inferred.chi * max(1, task.freedom)
+        return profile, structure
 
     def _with_commands(
         self, profile: DriveProfile, bank: TraceBank, inferred: Inferred
