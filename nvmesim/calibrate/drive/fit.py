@@ -293,7 +293,7 @@ class _Fitting:
             )]  # fmt: skip
         if size > UNIT:
             profile = with_numbers(profile, {"write.unit": Quantity(value=size)})
-        special = self._special_writes(begun, profile, alike, mixes)
+        special = self._special_writes(begun, profile, alike)
         if special is not None:
             return [special]
         limits = list(LIMITED[begun.ceiling])
@@ -302,13 +302,13 @@ class _Fitting:
         tried: list[Explanation] = []
         for limit in limits:
             if not tried or not is_stopping():
-                tried += self._written(begun, profile, alike, mixes, limit)
+                tried.append(self._written(begun, profile, alike, mixes, limit))
         return tried
 
     def _written(
         self, begun: Explanation, profile: DriveProfile, writes: Sequence[Point],
         mixes: Sequence[Point], limit: Limit,
-    ) -> list[Explanation]:  # fmt: skip
+    ) -> Explanation:  # fmt: skip
         found = fit_writes(profile, self.host, writes, limit, self.tell)
         columns = write_columns(found, begun.joint)
         made = with_write_sources(found, writes, columns)
@@ -320,12 +320,12 @@ class _Fitting:
             writes=found, unidentified=unidentified,
         )  # fmt: skip
         if not may_suspend(made):
-            return [plain]
+            return plain
         if not mixes:
             open_ = {**unidentified, "write.suspend": "a 70/30 mix"}
-            return [replace(plain, profile=suspending(made), unidentified=open_)]
+            return replace(plain, profile=suspending(made), unidentified=open_)
         profile, more = fitted(made, lambda p: self._cost(p, mixes), MODEL_ERROR**2, sources(mixes))
-        return [replace(plain, profile=profile, cost=cost + more)]
+        return replace(plain, profile=profile, cost=cost + more)
 
     def _cost(self, profile: DriveProfile, mixes: Sequence[Point]) -> float:
         """Half a chi-square of *mixes*."""
@@ -336,9 +336,8 @@ class _Fitting:
         return total
 
     def _special_writes(
-        self, begun: Explanation, profile: DriveProfile, writes: Sequence[Point],
-        mixes: Sequence[Point],
-    ) -> Explanation | None:  # fmt: skip
+        self, begun: Explanation, profile: DriveProfile, writes: Sequence[Point]
+    ) -> Explanation | None:
         """Writes of a disk of rounds, or of one behind a limit."""
         if profile.rounds is not None:
             return replace(begun, profile=self._writes_in_rounds(profile, writes))
@@ -371,7 +370,7 @@ class _Fitting:
         if not small:
             width = template.read_bandwidth
             stream = width.value if width.basis == "fitted" else None
-            bound = fit_bytes(template, self.host, large, stream, self.tell)
+            bound = fit_bytes(template, self.host, large, stream)
             if bound is not None:
                 return Explanation(
                     None, None, bound.profile, 0.0, bound.columns, notes=(bound.note,),

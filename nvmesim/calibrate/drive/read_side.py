@@ -127,7 +127,7 @@ def fit_reads(
     the reads' own is what the controller does. *begun*: the optimum of all depths, where known.
     """
     if len({p.depth for p in points}) >= ENOUGH:
-        return _swept(template, begun or bank_optimum(template, host, points, tell), tell)
+        return _swept(begun or bank_optimum(template, host, points, tell), tell)
     return _few(template, host, points, ceiling, mixed, tell)
 
 
@@ -171,7 +171,7 @@ def bank_optimum(
     return BankOptimum(bank, points, problem, optima(problem))
 
 
-def _swept(template: DriveProfile, begun: BankOptimum, tell: Progress) -> ReadFit:
+def _swept(begun: BankOptimum, tell: Progress) -> ReadFit:
     bank, points = begun.bank, begun.points
     found = infer(begun.problem, begun=begun.found, tell=lambda step: tell(f"reads: {step}"))
     best = bank.values(found.best)

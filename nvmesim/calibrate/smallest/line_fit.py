@@ -142,9 +142,8 @@ for their links."""
 
 
 def fit_bytes(
-    template: DriveProfile, host: BenchHost, points: Sequence[Point], stream: float | None,
-    tell: Progress,
-) -> LineFit | None:  # fmt: skip
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], stream: float | None
+) -> LineFit | None:
     """Fit a bandwidth to large random reads that move all that there is; None if they do not.
 
     *stream*: bytes/s of sequential rows. What small reads do is not told by such rows: latency and

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.array_types import Bools, Floats
+from nvmesim.array_types import Bools, Floats, Ints
 from nvmesim.calibrate.arrivals import Arrivals, Replayer
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import CV_STEP
@@ -38,8 +38,7 @@ class ClassOf:
     """Some requests of a trace, what they took, and how surely that is known."""
 
     label: str
-    write: bool | None
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     """int64[k]: indices into the arrivals"""
     percentiles_s: dict[float, float]
     errors: dict[float, float] = field(default_factory=dict)
@@ -81,7 +80,7 @@ class JudgedClass:
 
 def all_requests(arrivals: Arrivals) -> ClassOf:
     """All requests as one class."""
-    return _class("all requests", None, np.arange(len(arrivals)), arrivals)
+    return _class("all requests", np.arange(len(arrivals)), arrivals)
 
 
 def classes_of(
@@ -101,11 +100,11 @@ def classes_of(
         name = "write" if write else "read"
         for size in np.unique(arrivals.size[of_op]).tolist():
             rows = np.flatnonzero(of_op & (arrivals.size == size))
-            made.append(_class(f"{name} {format_size(size)}", write, rows, arrivals, percents))
+            made.append(_class(f"{name} {format_size(size)}", rows, arrivals, percents))
         for level in np.unique(octave[of_op]).tolist():
             rows = np.flatnonzero(of_op & (octave == level))
             span = f"{2**level} to {2 ** (level + 1) - 1}" if level else "1"
-            made.append(_class(f"{name} depth {span}", write, rows, arrivals, percents))
+            made.append(_class(f"{name} depth {span}", rows, arrivals, percents))
     return [c for c in made if len(c.rows) >= MIN_CLASS and c.percentiles_s]
 
 
@@ -130,14 +129,13 @@ def judge(classes: Sequence[ClassOf], latency_s: Floats, *, held_out: bool) -> l
 
 
 def _class(
-    label: str, write: bool | None, rows: npt.NDArray[np.int64], arrivals: Arrivals,
-    percents: Sequence[float] = PERCENTS,
-) -> ClassOf:  # fmt: skip
+    label: str, rows: Ints, arrivals: Arrivals, percents: Sequence[float] = PERCENTS
+) -> ClassOf:
     values = arrivals.latency_s[rows]
     n = len(rows)
     kept = [p for p in percents if min(p, 100 - p) / 100 * n >= MIN_BEYOND]
     percentiles = {p: float(np.quantile(values, p / 100)) for p in kept}
-    return ClassOf(label, write, rows, percentiles, {p: _error(values, p, n) for p in kept})
+    return ClassOf(label, rows, percentiles, {p: _error(values, p, n) for p in kept})
 
 
 def _error(values: Floats, percent: float, n: int) -> float:
