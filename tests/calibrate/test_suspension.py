@@ -49,7 +49,7 @@ def off(made: DriveProfile, depth: int) -> float:
 def test_nine_pure_rows_leave_open_how_long_a_suspension_takes(pure: DriveFit) -> None:
     """Its mixes are met with the time that it has, which is in the interval, and not without."""
     time = pure.profile.write.suspend
-    assert (time.value, time.basis) == (USUAL, "assumed")
+    assert (time.value, time.basis) == (USUAL[False], "assumed")
     assert time.low <= TRUTH.write.suspend.value <= time.high
     right = suspending(pure.profile, TRUTH.write.suspend.value)
     assert off(pure.profile, 32) < -0.1

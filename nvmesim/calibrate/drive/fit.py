@@ -48,7 +48,7 @@ from nvmesim.calibrate.drive.starting_point import (
     with_written_bytes,
     write_columns,
 )
-from nvmesim.calibrate.drive.suspension import fitted, may_suspend, suspending
+from nvmesim.calibrate.drive.suspension import SHORT, USUAL, fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_writes
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws, with_numbers
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
@@ -279,7 +279,7 @@ class _Fitting:
         profile = begun.profile
         if not writes:
             if mixes and may_suspend(profile):  # its reads hold what they waited for programs
-                profile = suspending(profile)
+                profile = suspending(profile, SHORT)
             return [replace(begun, profile=profile, cost=begun.cost + self._cost(profile, mixes))]
         size = min(p.block_size for p in writes)
         alike = [p for p in writes if p.block_size == size]
@@ -311,21 +311,20 @@ class _Fitting:
     ) -> Explanation:  # fmt: skip
         found = fit_writes(profile, self.host, writes, limit, self.tell)
         columns = write_columns(found, begun.joint)
-        made = with_write_sources(found, writes, columns)
-        joint = {**begun.joint, **columns}
+        made, more = with_write_sources(found, writes, columns), 0.0
         unidentified = {**begun.unidentified, **found.unidentified}
-        cost = begun.cost + found.cost
-        plain = replace(
-            begun, limit=limit, profile=made, cost=cost + self._cost(made, mixes), joint=joint,
-            writes=found, unidentified=unidentified,
-        )  # fmt: skip
         if not may_suspend(made):
-            return plain
-        if not mixes:
-            open_ = {**unidentified, "write.suspend": "a 70/30 mix"}
-            return replace(plain, profile=suspending(made), unidentified=open_)
-        profile, more = fitted(made, lambda p: self._cost(p, mixes), MODEL_ERROR**2, sources(mixes))
-        return replace(plain, profile=profile, cost=cost + more)
+            more = self._cost(made, mixes)
+        elif not mixes:
+            made = suspending(made, USUAL[writes[0].is_stated])
+            unidentified |= {"write.suspend": "a 70/30 mix"}
+        else:
+            usual, told = USUAL[writes[0].is_stated], sources(mixes)
+            made, more = fitted(made, lambda p: self._cost(p, mixes), MODEL_ERROR**2, told, usual)
+        return replace(
+            begun, limit=limit, profile=made, cost=begun.cost + found.cost + more, writes=found,
+            joint={**begun.joint, **columns}, unidentified=unidentified,
+        )  # fmt: skip
 
     def _cost(self, profile: DriveProfile, mixes: Sequence[Point]) -> float:
         """Half a chi-square of *mixes*."""

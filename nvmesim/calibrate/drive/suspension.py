@@ -20,17 +20,21 @@ from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
 US: Final = 1e6
-USUAL: Final = 320 * US
-"""Time that a suspension takes, ps. By drives whose mixes are known beside their pure rows: a P4610
-21 us, an unnamed PCIe 4.0 drive 90 us (github Tratori/nvme-bench-delab), a data sheet's 70/30 25;
-48 mixes of 28 sources of `calibration/held-out`, most of them of drives for desktops, are nearest
-with 320 to 640 us at all depths."""
-LOW, HIGH = 20 * US, 5000 * US
-"""95 % interval of it where no mix was measured, ps: holds those, and the longest programs."""
+SHORT: Final = 20 * US
+"""Shortest time that is usual, ps."""
+USUAL: Final = {True: 80 * US, False: 320 * US}
+"""Time that a suspension takes, ps, where a data sheet states the drive's rates (true: a drive for
+servers) and where rows measured them. Servers: a P4610 takes 21 us, an unnamed PCIe 4.0 drive 90
+(github Tratori/nvme-bench-delab), eight PS1030 in RAID5 less than 250 (their writes, StorageReview,
+would not be reached), a CM7-R 39 to 2,200 by its sheet. 48 mixes of 28 sources of
+`calibration/held-out`, most of them of drives for desktops, are nearest with 320 to 640 us at all
+depths."""
+SPREAD: Final = 16.0
+"""95 % of drives lie within this factor of it: holds those, and programs that nothing suspends."""
 TRIED: Final = (1 / 16, 1 / 4, 1.0, 4.0)
 """Times that are tried first, of the usual one: from a short suspension to none at all."""
 DOUBT: Final = 1.4
-"""Standard deviation of its logarithm: a quarter of what lies between `LOW` and `HIGH`."""
+"""Standard deviation of its logarithm: half that of `SPREAD`."""
 STEP: Final = 2.0
 """Times beside the best of these are this factor away."""
 FASTEST, SLOWEST = 20 * US, 500 * US
@@ -53,19 +57,19 @@ def may_suspend(profile: DriveProfile) -> bool:
 
 
 def suspending(
-    profile: DriveProfile, time_ps: float = USUAL, span: tuple[float, float] = (LOW, HIGH),
-    source: str = "",
-) -> DriveProfile:  # fmt: skip
+    profile: DriveProfile, time_ps: float, span: tuple[float, float] = (0.0, 0.0), source: str = ""
+) -> DriveProfile:
     """Return *profile* with programs that a read suspends in *time_ps*; *span* is its interval.
 
-    Assumed without a *source*: the rows that told it.
+    Assumed, within `SPREAD`, without a *source*: the rows that told it.
 
     >>> from nvmesim.catalog.load import get
-    >>> suspending(get("drive", "samsung-980pro-1tb")).write.suspend.value
+    >>> suspending(get("drive", "samsung-980pro-1tb"), 320e6).write.suspend.value
     320000000.0
     """
+    low, high = span if source else (time_ps / SPREAD, time_ps * SPREAD)
     time = Quantity(
-        value=time_ps, low=min(span[0], time_ps), high=max(span[1], time_ps),
+        value=time_ps, low=min(low, time_ps), high=max(high, time_ps),
         basis="fitted" if source else "assumed",
         source=source or "no row of a mix tells it; as mixes of published drives do",
     )  # fmt: skip
@@ -73,13 +77,14 @@ def suspending(
 
 
 def fitted(
-    profile: DriveProfile, cost: Callable[[DriveProfile], float], scale: float, source: str
-) -> tuple[DriveProfile, float]:
+    profile: DriveProfile, cost: Callable[[DriveProfile], float], scale: float, source: str,
+    usual: float = USUAL[False],
+) -> tuple[DriveProfile, float]:  # fmt: skip
     """*profile* with the time of a suspension that its mixes tell, and what they cost then.
 
     *cost*: half a chi-square of the mixes, the prior of the time is added. *scale*: of that, what
-    counts as one. A long time may be as good as a short one, so all of the span is looked at before
-    the best is refined.
+    counts as one. *usual*: the likeliest before. A long time may be as good as a short one, so all
+    of the span is looked at before the best is refined.
 
     >>> from nvmesim.catalog.load import get
     >>> drive = get("drive", "intel-p4610-1.6tb")
@@ -88,20 +93,16 @@ def fitted(
     80000000.0
     """
     costs: dict[float, float] = {}
-    for factor in TRIED:
-        costs[USUAL * factor] = _cost(cost, profile, USUAL * factor, scale)
-    first = min(costs, key=lambda t: costs[t])
-    for time in (first * STEP, first / STEP):
-        costs[time] = _cost(cost, profile, time, scale)
-    best = min(costs, key=lambda t: costs[t])
+
+    def best_of(times: Sequence[float]) -> float:
+        for time in times:
+            off = math.log(time / usual) / DOUBT
+            costs[time] = cost(suspending(profile, time)) + scale * off**2 / 2
+        return min(costs, key=lambda t: costs[t])
+
+    first = best_of([usual * factor for factor in TRIED])
+    best = best_of([first * STEP, first / STEP])
     return suspending(profile, best, _span(costs, scale), source), costs[best]
-
-
-def _cost(
-    cost: Callable[[DriveProfile], float], profile: DriveProfile, time: float, scale: float
-) -> float:
-    off = math.log(time / USUAL) / DOUBT
-    return cost(suspending(profile, time)) + scale * off**2 / 2
 
 
 def _span(costs: dict[float, float], scale: float) -> tuple[float, float]:
