@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -96,15 +96,14 @@ time. Assumed: 1 us."""
 class LineFit:
     """A drive fitted with few numbers to rows of one operation."""
 
-    kind: Kind
     profile: DriveProfile
     cost: float
     """-2 log likelihood + k log n"""
-    columns: Mapping[str, Floats] = field(default_factory=dict)
+    columns: Mapping[str, Floats]
     """Dotted key -> float64[n_draws]"""
-    unidentified: Mapping[str, str] = field(default_factory=dict)
+    unidentified: Mapping[str, str]
     """Dotted key -> what would tell it"""
-    note: str = ""
+    note: str
     """One line for a person"""
 
 
@@ -173,7 +172,7 @@ def fit_bytes(
     profile = _with_reads(profile, lone_ps, top, size, None)
     wanted = dict.fromkeys(keys, "reads of 4 KiB at depth 1, and at a depth where IOPS stay")
     return LineFit(
-        "plain", with_draws(profile, columns, sources(points), keys), 0.0, columns, wanted,
+        with_draws(profile, columns, sources(points), keys), 0.0, columns, wanted,
         "reads: as many bytes as there are; no row tells how long a small one takes",
     )  # fmt: skip
 
@@ -183,11 +182,6 @@ def _closed(point: Point) -> Point:
     if point.rate is None or not point.mean_s or in_flight(point) > SHALLOW:
         return point
     return replace(point, rate=None, jobs=1, iodepth=1, iops=1 / point.mean_s)
-
-
-def better(found: LineFit, off: Sequence[float], numbers: int) -> bool:
-    """True unless a larger model of so many *numbers*, *off* by these logarithms, earns them."""
-    return evidence(off, numbers) > found.cost - GAIN
 
 
 def _fitted(
@@ -223,7 +217,7 @@ def _fitted(
         columns["write.commands"] = lasting(columns["write.commands"], top, line.bandwidth / small)
     profile = with_draws(make(values(found.values)), columns, sources(points), open_keys)
     return LineFit(
-        kind, profile, evidence(off.tolist(), len(names)), columns,
+        profile, evidence(off.tolist(), len(names)), columns,
         dict.fromkeys(open_keys, f"{op} at a depth where IOPS no longer grow"),
         f"{op}: {SAID[kind]} explain the rows with {len(names)} numbers",
     )  # fmt: skip
@@ -385,7 +379,7 @@ def smaller(
         if not _is_asked(points, off):
             continue
         found = fit_line(best.profile, host, points, tell, batches=not others)
-        if not better(found, off, _numbers(best, points)):
+        if evidence(off, _numbers(best, points)) <= found.cost - GAIN:  # it earns its numbers
             continue
         made = _adopted(best, found, is_read=points is reads)
         if _off_all(made.profile, host, mixes) <= _off_all(best.profile, host, mixes) + MISS:
