@@ -181,7 +181,7 @@ def rebuild_stats(lowered: Lowered, totals: Totals) -> Rebuild | None:
 
 
 def drive_utilization(lowered: Lowered, totals: Totals, drive: int) -> float:
-    """Utilization of the fullest station of *info*, the mean where they differ by chance."""
+    """Utilization of the fullest station of *drive*."""
     inside = [s for s in lowered.stations if s.drive == drive and s.kind == "drive"]
     return max((fullest(lowered.network, s, totals) for s in inside), default=0.0)
 

@@ -94,12 +94,12 @@ class Problem:
 
     @property
     def low(self) -> Floats:
-        """Lower and upper bounds, float64[n_coordinates]."""
+        """Lower bounds, float64[n_coordinates]."""
         return self.column("low")
 
     @property
     def high(self) -> Floats:
-        """Lower and upper bounds, float64[n_coordinates]."""
+        """Upper bounds, float64[n_coordinates]."""
         return self.column("high")
 
     @property
