@@ -197,7 +197,8 @@ class WriteSide(Frozen):
     commands: Rate | None = None
     """Write commands per second the controller can take, where fewer than ``commands``."""
     suspend: Time | None = None
-    """A read waits this long for a program in service to be suspended; None: for its end."""
+    """A read waits this long for a program in service to be suspended, or until its end, if that is
+    sooner; the program ends later by this and the read. None: for its end."""
     gc: GarbageCollection | None = None
     collection: Collection | None = None
     """Garbage collection in batches; then ``buffer`` and ``program`` do not limit writes."""
