@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nvmesim as ns
 
@@ -65,8 +66,8 @@ def grown(rows: Rows, what: str, a_row: int = 0) -> int:
     return int(growth > ALLOWED_KIB + a_row * many / 1024)
 
 
-def sweep(key: str, points: int, **how: object) -> None:
-    frame = ns.sweep(SCENARIO, {key: f"1..{points}"}, cache=False, **how)  # type: ignore[arg-type]
+def sweep(key: str, points: int, **how: Any) -> None:
+    frame = ns.sweep(SCENARIO, {key: f"1..{points}"}, cache=False, **how)
     assert frame.height == frame["error"].null_count() == points
 
 
