@@ -128,8 +128,6 @@ _KNOWN: Final = (
         "save the file itself, not the page that shows it"),
     _KnownFile(r"^(fio: \S[^\n]{0,80})", "holds messages of fio and no result ({!r})", _MEND,
         most=_MESSAGES),
-    _KnownFile(r"^[ \t]*(?:READ|WRITE):\s*(?:bw|io)=",
-        "is a part of fio's report: sums of bandwidth, no requests", "copy the whole report"),
     _KnownFile(r"^[^\n\"]{1,300}?: \(g=\d+\): rw=|^Jobs: \d+ \(f=\d+\)",
         "ends before fio's report: a banner or progress, no result",
         "give the whole output of fio, or run it to its end"),

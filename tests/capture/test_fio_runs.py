@@ -105,13 +105,13 @@ def test_reports_alone_are_told_apart_by_their_dates(tmp_path: Path) -> None:
     assert m.ops["read"].count == 200_000
 
 
-def test_each_run_has_the_target_of_its_command(tmp_path: Path) -> None:
+def test_targets_of_the_commands_name_the_runs(tmp_path: Path) -> None:
     text = "".join(
         f"$ fio --name=job --direct=1 --filename=/dev/sd{drive}\n" + run({"read": count})
         for drive, count in (("b", 100_000), ("c", 50_000))
     )
     capture = read_text(text, tmp_path)
-    assert [m.label for m in capture.measurements] == ["job (run 1)", "job (run 2)"]
+    assert [m.label for m in capture.measurements] == ["job (/dev/sdb)", "job (/dev/sdc)"]
     assert [m.conditions.targets for m in capture.measurements] == [1, 1]
     assert all(m.conditions.direct for m in capture.measurements)
 

@@ -2,7 +2,7 @@
 
 A line is known by its words, not by its indentation, which versions and mailers vary. One that
 begins as fio's do and does not end so is joined with those below it until it does. The load stands
-in a banner, a command or a job file.
+in a banner, a command, a job file or a heading.
 Source: fio stat.c, show_thread_status_normal, and init.c, of fio 1.50 to 3.42.
 """
 
@@ -93,6 +93,10 @@ _FIRST_OPTION: Final = re.compile(r"\s--?[a-z]")
 _SHELL_END: Final = re.compile(r"\d?[|>;&]")
 _JOB_SECTION: Final = re.compile(r"\[([^\]\n]{1,60})\]")
 _SETTING: Final = re.compile(r"([a-z][a-z0-9_-]*)(?:\s*=\s*(\S[^\n]*?))?\s*")
+_HEADING: Final = re.compile(
+    r"\s*(?:#+\s+(\S[^\n]{0,80})|(/[\w./-]{1,80}):?\s*|(\S[^\n]{0,60}?)\s*:\s*)"
+)
+_HEADING_LINES: Final = 6
 Given = dict[str, str]
 
 
@@ -217,6 +221,7 @@ class StatedLoad:
     is_whole: bool = False
     """True if the command has all options: no job file, no variable of a shell."""
     job_file: Mapping[str, Given] = field(default_factory=dict)
+    heading: str = ""
 
     def options(self, group: int, name: str) -> FioOptions:
         """Return what is known of the options of job *name*, perhaps nothing.
@@ -235,6 +240,12 @@ class StatedLoad:
         if any(a and b and a != b for a, b in zip(_facts(below), _facts(in_banner), strict=True)):
             below, is_whole = {}, False
         return FioOptions({**below, **in_banner}, complete=is_whole)
+
+    @property
+    def target(self) -> str:
+        """The file, drive or folder that the command names, or nothing."""
+        given = next(iter(self.command.values()), {})
+        return shown(given.get("filename") or given.get("directory") or "", 40)
 
 
 def _facts(given: Given) -> tuple[object, ...]:
@@ -258,7 +269,9 @@ def read_stated_load(before: list[Line], lines: Iterable[Line]) -> StatedLoad:
             threads = int(starting[1])
     commands = [line.text for line in before if line.kind == "command"]
     command, is_whole = parse_command(commands[-1]) if commands else ({}, False)
-    return StatedLoad(version, banner, threads, command, is_whole, _job_files(before))
+    return StatedLoad(
+        version, banner, threads, command, is_whole, _job_files(before), _heading(before)
+    )
 
 
 def _of_banner(match: re.Match[str]) -> Given:
@@ -332,3 +345,13 @@ def _job_files(lines: Iterable[Line]) -> dict[str, Given]:
         elif text and text[0] not in "#;":
             given = None
     return {name: options for name, options in found.items() if options}
+
+
+def _heading(before: list[Line]) -> str:
+    """Return the title that stands above a report: "# title", a path, or a line with a colon."""
+    near = [line for line in before if line.text.strip()]
+    for line in reversed(near[-_HEADING_LINES:]):
+        match = _HEADING.fullmatch(line.text) if line.kind == "other" else None
+        if match is not None and not _SETTING.fullmatch(line.text.strip()):
+            return shown(match[1] or match[2] or match[3], 40)
+    return ""

@@ -2,7 +2,7 @@
 
 A text may hold several runs, one after the other: each is measured by itself. What ran at once
 stands before one ``Run status group``, whose sums the reports must make. A line of an operation
-without a report around it is a run of its own.
+without a report around it is a run of its own; so are sums without reports.
 Source: fio stat.c, show_run_stats; fio 1.50 to 3.42.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from nvmesim.capture.capture import OPS, Capture, Measurement
-from nvmesim.capture.checked_numbers import checked, results, tell_apart
+from nvmesim.capture.capture import OPS, Capture, Measurement, OpResult
+from nvmesim.capture.checked_numbers import checked, results
 from nvmesim.capture.readers.fio.fio_jobs import (
     ALL_CLIENTS,
     INTERRUPTED,
@@ -32,6 +32,7 @@ from nvmesim.capture.readers.fio.normal_lines import (
 from nvmesim.capture.readers.fio.normal_section import (
     CUT,
     OPERATION,
+    TRIMMED,
     ReportSection,
     prefixed,
     section_of,
@@ -42,12 +43,16 @@ from nvmesim.warning import Warning
 
 _SNIFF: Final = re.compile(
     r"^[^\n\"]{1,300}?: \(groupid=\d+,"
-    r"|^[^\n\":]{0,60}?\b(?:read|write)[ \t]*: ?(?:IOPS=[^\n]*\bBW=|io=[^\n]*\biops=)",
+    r"|^[^\n\":]{0,60}?\b(?:read|write)[ \t]*: ?(?:IOPS=[^\n]*\bBW=|io=[^\n]*\biops=)"
+    r"|^[ \t]*(?:READ|WRITE):\s*(?:bw=[^\n]*|io=[^\n]*\baggrb=)",
     re.MULTILINE,
 )
 _SECTION: Final = re.compile(r"[ \t]*" + SECTION)
 _SUM: Final = re.compile(
     r"(READ|WRITE)\s*:[^\n]*?\bio=\s*(?P<io>[0-9.,]*[0-9])(?P<prefix>[KMGTP]?)(?P<i>i?)B?\b"
+)
+_SUM_TIME: Final = re.compile(
+    r"run=\d+-(\d{1,12})msec|maxt=\s*(\d{1,12})msec|mint=\s*(\d{1,12})msec"
 )
 _DRIVE: Final = re.compile(r"(\S+): ios=.*?, util=([0-9.]+)%")
 _FAILED: Final = re.compile(r"fio: pid=\d+, err=(\d{1,9})/.*?func=([^\n]{1,120})$")
@@ -77,7 +82,7 @@ def read(source: Source) -> Capture:
     text = source.text()
     lines = list(read_lines(text))
     runs = _Splitter(source).split(lines)
-    reported = [run for run in runs if run.sections]
+    reported = [run for run in runs if run.sections or run.has_only_sums]
     if not reported:
         raise source.error("has no report of a fio job", "give the whole output of fio")
     warnings: list[str] = []
@@ -90,27 +95,36 @@ def read(source: Source) -> Capture:
         warnings.append(f"{len(runs) - len(reported)} runs ended without a report")
     if len(reported) > 1:
         warnings.append(f"{len(reported)} runs stand in this file, each measured by itself")
-    found = tell_apart(_measured(source, reported, warnings))
+    found = _measured(source, reported, warnings)
     versions = dict.fromkeys(run.load.version for run in reported if run.load.version)
-    rows = sum(len(run.sections) for run in reported)
+    rows = sum(len(run.sections) or 1 for run in reported)
     version = ", ".join(versions) or None
     return results(source, "fio-text", found, warnings, version=version, rows=rows)
 
 
-def _measured(source: Source, runs: list[TextRun], warnings: list[str]) -> list[list[Measurement]]:
+def _measured(source: Source, runs: list[TextRun], warnings: list[str]) -> list[Measurement]:
     """Measurements of all *runs*; a run that is of no use is said, if another is of use."""
-    found: list[list[Measurement]] = []
+    found: dict[int, list[Measurement]] = {}
     problems: list[CaptureError] = []
-    for run in runs:
+    for number, run in enumerate(runs):
         try:
-            found.append(run.measure(source, warnings))
+            found[number] = run.measure(source, warnings)
         except CaptureError as error:
-            found.append([])
             problems.append(error)
-    if not any(found):
+    if not found:
         raise problems[0]
     warnings += [f"left out: {reason(source, problem)}" for problem in problems]
-    return found
+    if len(runs) == 1:
+        return found[0]
+    # Runs are told apart by the drive or folder of their commands, by headings, or by number.
+    targets, headings = [runs[k].load.target for k in found], [runs[k].load.heading for k in found]
+    numbers = [f"run {k + 1}" for k in found]
+    names = next(n for n in (targets, headings, numbers) if all(n) and len(set(n)) == len(n))
+    return [
+        replace(m, label=f"{m.label} ({name})")
+        for name, measurements in zip(names, found.values(), strict=True)
+        for m in measurements
+    ]
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,7 @@ class _Sum:
 
     bytes: float
     printed: str
+    runtime_s: float
 
     def is_near(self, found: int) -> bool:
         """True if *found* bytes may be what was printed; fio prints 21.97 MiB as 21.0MiB."""
@@ -149,10 +164,15 @@ class TextRun:
     inherits: bool = False
     """True if `load` stands above the run before."""
 
+    @property
+    def has_only_sums(self) -> bool:
+        """True if there is a summary, and neither a report nor a banner."""
+        return bool(self.sums) and not self.sections
+
     def takes(self, section: ReportSection) -> bool:
         """True if *section* is one more report of this run."""
         if not self.sections:
-            return True
+            return not self.sums
         last = next(reversed(self.sections.values()))
         if section.is_headless or last.is_headless:
             return False
@@ -178,6 +198,8 @@ class TextRun:
                 warnings += section.losses()
             except CaptureError as error:
                 problems.setdefault(section.group, error)
+        if self.has_only_sums:
+            jobs = [self._job_of_sums(source)]
         for group in dict.fromkeys(job.group for job in jobs):
             try:
                 self._check_sums(source, group, [job for job in jobs if job.group == group])
@@ -206,6 +228,34 @@ class TextRun:
             # Without group_reporting such a line is one of several jobs.
             threads = jobs if jobs == 1 or options.flag("group_reporting") else None
         return section.job(options, threads)
+
+    def _job_of_sums(self, source: Source) -> FioJob:
+        """Return the job of a summary alone, whose requests follow from the stated size."""
+        options = self.load.options(0, "")
+        (group, sums), *_ = self.sums.items()
+        results: dict[str, OpResult | None] = {}
+        for op in OPS:
+            one, sizes = sums.get(op.upper()), options.block_sizes(op) or {}
+            if one is None:
+                continue
+            if len(sizes) != 1 or not one.runtime_s:
+                raise source.error(
+                    "is a part of fio's report: sums of bandwidth, no requests and no block size",
+                    "copy the whole report, or the command with its --bs",
+                )
+            count = round(one.bytes / next(iter(sizes)))
+            rate = 1 / one.runtime_s
+            results[op] = OpResult(count, round(one.bytes), count * rate, one.bytes * rate)
+        note = "counts are bytes over the block size: only the run's sums are there"
+        return FioJob(
+            name="all jobs",
+            group=group,
+            options=options,
+            reported=results,
+            runtime_s=max((one.runtime_s for one in sums.values()), default=0.0),
+            threads=options.whole("numjobs", 1 if options.complete else None),
+            notes=(Warning(TRIMMED, note),),
+        )
 
     def _check_sums(self, source: Source, group: int, jobs: list[FioJob]) -> None:
         """Hold the reports of *group* against the summary of what ran together."""
@@ -269,7 +319,9 @@ class _Splitter:
                 and (before.load.command or before.load.job_file)
                 and not any(_TELLING.search(x.text) for x in run.before if x.kind == "other")
             ):
-                run.load = replace(before.load, version=load.version, banner={})
+                run.load = replace(
+                    before.load, version=load.version, banner={}, heading=load.heading
+                )
                 run.inherits = True
         return self._runs
 
@@ -346,16 +398,21 @@ class _Splitter:
         if match is None:
             return
         run = self._run()
-        if self._sums is None and self._section is not None and run is not None:
-            self._sums = run.sums.setdefault(self._section.group, {})
-            run.closed.add(self._section.group)
-        if self._sums is None:
-            return
+        if self._sums is None or match[1] in self._sums:
+            group = 0
+            if self._section is not None and run is not None:
+                group = self._section.group
+            elif run is None or run.sections or run.sums:
+                run = self._begin()
+            self._sums = run.sums.setdefault(group, {})
+            run.closed.add(group)
         number = checked(self._source, "io of a summary", match["io"].replace(",", ""), most=2**60)
         # Before fio 3 the unit was binary and written without its i.
         scale = prefixed(match["prefix"], binary=bool(match["i"]) or "aggrb=" in line.text)
+        time = _SUM_TIME.search(line.text)
+        seconds = int(next(filter(None, time.groups()))) / 1000 if time else 0.0
         printed = f"{match['io']}{match['prefix']}{match['i']}B"
-        self._sums.setdefault(match[1], _Sum(number * scale, printed))
+        self._sums.setdefault(match[1], _Sum(number * scale, printed, seconds))
         self._section, self._context = None, []
 
     def _drive(self, line: Line) -> None:
