@@ -231,7 +231,9 @@ class Replayer:
         the capture ever had waits, and its latency begins when it is let in: near saturation the
         load of a capture is closed, and an open one piles up without end.
         """
-        profile = self._as_deep(profile)
+        if not profile.sorts:  # as many commands at once as the capture had; an arm keeps its own
+            tags = profile.tags.model_copy(update={"value": float(self._most)})
+            profile = profile.model_copy(update={"tags": tags})
         at, kind, counted = self._arriving(profile)
         network = self._network(profile, at, kind)
         seed = self.seed if seed is None else seed
@@ -245,13 +247,6 @@ class Replayer:
         table = table[np.argsort(table[:, 0])]
         latency: Floats = (table[:, 6] - let_in(table[:, 4], table[:, 6], self._most)) / PS_PER_S
         return latency.reshape(self.runs, -1)[:, counted]
-
-    def _as_deep(self, profile: DriveProfile) -> DriveProfile:
-        """*profile* with as many commands at once as the capture had; an arm keeps its own."""
-        if profile.sorts:
-            return profile
-        tags = profile.tags.model_copy(update={"value": float(self._most)})
-        return profile.model_copy(update={"tags": tags})
 
     def _arriving(self, profile: DriveProfile) -> tuple[Ints, Ints, Bools]:
         """Arrivals of one run, ps, their kinds, and which of them are the capture's."""

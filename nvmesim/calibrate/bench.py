@@ -336,19 +336,14 @@ def parse_host(text: str) -> AskedHost:
     cpu_text = parts[2] if len(parts) > 2 else ""
     if not cpu_text:
         notes.append(f"captured on {stack.name}: a CPU of {GHZ:g} GHz is assumed")
-    link = parse_drive_link(link_text or LINK)
+    try:
+        link = parse_link(link_text or LINK)
+    except UnitError as error:
+        raise UnitError(f"link of the captures: {error}") from None
     ghz = parse_clock(cpu_text) if cpu_text else GHZ
     said = f"{stack.name}, {link}, {ghz:g} GHz" + (" (assumed)" if notes else "")
     host = BenchHost(stack, ghz, link)
     return AskedHost(host if cpu_text else replace(host, clock_sd=GHZ_SD), said, tuple(notes))
-
-
-def parse_drive_link(text: str) -> Link:
-    """Return the link of a drive; UnitError with the option's name."""
-    try:
-        return parse_link(text)
-    except UnitError as error:
-        raise UnitError(f"link of the captures: {error}") from None
 
 
 def parse_cpu(text: str) -> tuple[float, CpuProfile | None]:

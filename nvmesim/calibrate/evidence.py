@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchAnswer
-from nvmesim.calibrate.infer.optimum import Solution
-from nvmesim.calibrate.infer.posterior import DRAWS
-from nvmesim.calibrate.infer.problem import Problem
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
+from nvmesim.catalog.toml import quantity_at
 from nvmesim.drawing import Drawable
 from nvmesim.model.lowered import IN_WORDS
 
 Model = TypeVar("Model", bound=Frozen)
 Profile = TypeVar("Profile", DriveProfile, StackProfile)
 
+Ceiling = Literal["dies", "controller", "path"]
+"""Ceiling of reads: the dies, which programs share; the controller, which all commands
+share; or the reads' own path out (channels), which nothing shares."""
 ROWS = 64
 """Draws that a profile carries; a file of them stays below 6 kB."""
 
@@ -42,11 +43,11 @@ def with_draws(
     """
     for key, column in columns.items():
         low, high = (float(v) for v in np.quantile(column, (0.025, 0.975)))
-        profile = _stamped(profile, key.split("."), (low, high), "" if key in assumed else source)
+        profile = with_span(profile, key, (low, high), "" if key in assumed else source)
     return profile
 
 
-def with_numbers(profile: DriveProfile, numbers: Mapping[str, Any]) -> DriveProfile:
+def with_numbers(profile: Model, numbers: Mapping[str, Any]) -> Model:
     """Return *profile* with other values at the dotted keys of *numbers*.
 
     >>> from nvmesim.catalog.load import get
@@ -56,53 +57,21 @@ def with_numbers(profile: DriveProfile, numbers: Mapping[str, Any]) -> DriveProf
     """
     update: dict[str, Any] = {}
     for key, value in numbers.items():
-        part, _, name = key.rpartition(".")
-        if part:
-            value = update.get(part, getattr(profile, part)).model_copy(update={name: value})
-        update[part or name] = value
+        part, _, rest = key.partition(".")
+        if rest:
+            value = with_numbers(update.get(part, getattr(profile, part)), {rest: value})
+        update[part] = value
     return profile.model_copy(update=update)
 
 
 def with_span(profile: Profile, key: str, span: tuple[float, float], source: str) -> Profile:
-    """Return *profile* with the 95 % interval *span* of the number at dotted *key*."""
-    return _stamped(profile, key.split("."), span, source)
-
-
-def _stamped(model: Model, path: list[str], span: tuple[float, float], source: str) -> Model:
-    value = getattr(model, path[0])
-    if isinstance(value, Quantity):
-        low, high = min(span[0], value.value), max(span[1], value.value)
-        new: Frozen = Quantity(
-            value=value.value, low=low, high=high, source=source,
-            basis="fitted" if source else "assumed",
-        )  # fmt: skip
-    else:
-        new = _stamped(value, path[1:], span, source)
-    return model.model_copy(update={path[0]: new})
-
-
-def span_of(draws: Floats, value: float) -> tuple[float, float]:
-    """95 % interval of float64[n] *draws*, and *value* in it.
-
-    >>> span_of(np.linspace(1.0, 2.0, 41), 2.5)
-    (1.025, 2.5)
-    """
-    low, high = np.quantile(draws, (0.025, 0.975)).tolist()
-    return min(low, value), max(high, value)
-
-
-def number_of(
-    value: float, bounds: tuple[float, float] | None, draws: Floats | None, source: str
-) -> Quantity:
-    """A number as a profile has it: fitted with its *bounds*; without any assumed, as its *draws*.
-
-    >>> number_of(2.0, None, None, "rows").basis, number_of(2.0, (1.0, 3.0), None, "rows").basis
-    ('assumed', 'fitted')
-    """
-    if bounds is not None:
-        return Quantity(value=value, low=bounds[0], high=bounds[1], basis="fitted", source=source)
-    low, high = (None, None) if draws is None else span_of(draws, value)
-    return Quantity(value=value, low=low, high=high)
+    """Return *profile* with the 95 % interval *span* of the number at *key*; blank: assumed."""
+    value = quantity_at(profile, key)[0].value
+    number = Quantity(
+        value=value, low=min(span[0], value), high=max(span[1], value), source=source,
+        basis="fitted" if source else "assumed",
+    )  # fmt: skip
+    return with_numbers(profile, {key: number})
 
 
 def joint_of(
@@ -125,6 +94,30 @@ def joint_of(
     chosen = np.unique(np.linspace(0, len(table) - 1, ROWS).round().astype(int))
     rows = tuple(tuple(float(f"{f:.4g}") for f in table[i]) for i in chosen)
     return JointDraws(names=names, factors=rows)
+
+
+@dataclass(frozen=True)
+class Side:
+    """How a drive reads, or writes, as rows tell it."""
+
+    profile: DriveProfile
+    """With the intervals and the sources of that side's numbers"""
+    columns: Mapping[str, Floats]
+    """Dotted key -> float64[n_draws], joint"""
+    cost: float = 0.0
+    """Half a chi-square, where explanations are compared"""
+    told: tuple[str, ...] = ()
+    """Numbers that the rows tell, in words"""
+    unidentified: Mapping[str, str] = field(default_factory=dict)
+    """Dotted key -> what would tell it"""
+    notes: tuple[str, ...] = ()
+    ceiling: Ceiling | None = None
+    """Part that is taken for the ceiling where the rows cannot tell; None: they tell, or there is
+    none"""
+    tau: float = 0.0
+    """Error of the figures beside sampling, in units of what is assumed"""
+    odds: float = 1.0
+    """How common a ceiling so low is among data sheets, in units of their median's density"""
 
 
 @dataclass(frozen=True)
@@ -293,47 +286,3 @@ class StackFit(Drawable):
             "points": [j.to_json() for j in self.points],
             "warnings": list(self.warnings),
         }
-
-
-def covariance(found: Solution) -> Floats:
-    """float64[n_parameters, n_parameters]: of parameters fitted on a logarithmic scale.
-
-    From the curvature, as `intervals`.
-    """
-    jacobian, residuals = found.jacobian, found.residuals
-    n_residuals, n_parameters = jacobian.shape
-    freedom = max(1, n_residuals - n_parameters)
-    scale = max(1.0, float(residuals @ residuals) / freedom)
-    information = jacobian.T @ jacobian
-    ridge = np.eye(n_parameters) * 1e-6 * max(1e-12, float(np.trace(information)))
-    out: Floats = np.linalg.inv(information + ridge) * scale
-    return out
-
-
-def drawn(problem: Problem, found: Solution) -> Floats:
-    """float64[`DRAWS`, n_parameters]: joint draws around the optimum, logarithms, in their bounds.
-
-    What the points do not determine is kept within a factor of e either way.
-    """
-    size, axes = np.linalg.eigh(covariance(found))
-    normal = np.random.default_rng(1).standard_normal((DRAWS, len(size)))
-    moved = normal * np.minimum(np.sqrt(np.maximum(size, 0.0)), 0.5) @ axes.T
-    out: Floats = np.clip(found.values + np.clip(moved, -1.0, 1.0), problem.low, problem.high)
-    return out
-
-
-def intervals(
-    names: Sequence[str], values: Floats, found: Solution
-) -> Mapping[str, tuple[float, float]]:
-    """95 % intervals of parameters fitted on a logarithmic scale, from the fit's curvature.
-
-    ``values`` float64[n_parameters]; residuals of *found* are in units of their standard error, its
-    jacobian is to the logarithm of the parameters. The residuals' own size counts where it is above
-    1. A parameter that the points do not determine gets a factor of e either way. Source: Seber and
-    Wild, Nonlinear Regression, section 5.1.
-    """
-    half = np.minimum(1.0, 1.96 * np.sqrt(np.diag(covariance(found))))
-    return {
-        name: (float(value * np.exp(-h)), float(value * np.exp(h)))
-        for name, value, h in zip(names, values, half, strict=True)
-    }

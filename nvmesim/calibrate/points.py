@@ -163,6 +163,14 @@ class Point:
         return " ".join([self.op, format_size(self.block_size), load, *more])
 
 
+def sources(points: Sequence[Point]) -> str:
+    """Where *points* are from, and what they are."""
+    files = dict.fromkeys(p.source for p in points if p.source)
+    where = [p.name for p in points]
+    named = ", ".join(files) if len(files) <= 4 else f"{len(files)} captures"
+    return f"{named or 'points'}: {', '.join(where)}"
+
+
 def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
     """All usable points of *captures*, and what to say of them and of the files.
 

@@ -8,14 +8,14 @@ import os
 import secrets
 import shutil
 import stat
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, Final, Literal
+
+from nvmesim.study.sweep.workers import end, started
 
 try:
     import fcntl
@@ -107,13 +107,7 @@ class Worker:
     """One process that does one job at a time."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "NUMBA_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        session: dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "nvmesim.ui.work"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, env=environment, encoding="utf-8", **session,
-        )  # fmt: skip
+        self._process = started("-m", "nvmesim.ui.work")
         self._lock = threading.Lock()
         self._size = 0
         self._killed_for = ""
@@ -142,7 +136,7 @@ class Worker:
             timer.cancel()
             job.worker = None
             if job.state == "running":
-                self.end()
+                end(self._process)
                 error = "" if job.is_cancelled else self._killed_for or DIED
                 job.hear({"state": "failed" if error else "cancelled", "error": error})
 
@@ -176,12 +170,7 @@ class Worker:
 
     def end(self) -> None:
         """End the process now."""
-        self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        self._process.wait()
+        end(self._process)
 
 
 class Jobs:

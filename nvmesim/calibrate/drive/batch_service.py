@@ -7,20 +7,19 @@ disk or a bank of dies tells a depth better that neither saw decides which of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.read_side import Progress, bank_optimum, with_reads
-from nvmesim.calibrate.evidence import with_numbers
+from nvmesim.calibrate.evidence import Side, with_draws, with_numbers
 from nvmesim.calibrate.infer.optimum import misfit
-from nvmesim.calibrate.infer.posterior import Inferred, columns, infer, optima
+from nvmesim.calibrate.infer.posterior import columns, infer, optima
 from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms, problem_of
 from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
 from nvmesim.errors import FitError
 
@@ -31,49 +30,16 @@ CHECKED = 60_000
 """Requests that a depth is predicted with to compare two models."""
 
 
-@dataclass(frozen=True)
-class RoundsFit:
-    """A disk of rounds, and the joint distribution of its numbers."""
+def are_rounds(
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress,
+    notes: list[str],
+) -> bool:  # fmt: skip
+    """True if rounds tell a depth of *points* better than dies, both fitted to all but that.
 
-    profile: DriveProfile
-    found: Inferred
-    pauses: PauseFit
-
-    def columns(self) -> dict[str, Floats]:
-        """Dotted key of the profile -> float64[n_draws]."""
-        names = self.found.names
-        drawn = columns(self.found, lambda u: dict(zip(names, np.exp(u).tolist(), strict=True)))
-        own = {KEYS[name]: column for name, column in drawn.items()}
-        return own | self.pauses.columns()
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Which of two models told a depth better that neither was fitted to."""
-
-    depth: int
-    rounds: float
-    dies: float
-    """Half chi-square of each at that depth"""
-
-    @property
-    def is_rounds(self) -> bool:
-        """True if rounds told it better."""
-        return self.rounds < self.dies
-
-    @property
-    def text(self) -> str:
-        """One line for a person."""
-        named = ["one queue that is served in batches (a virtual disk)", "flash dies"]
-        won, lost = named if self.is_rounds else reversed(named)
-        return f"taken as {won}, not as {lost}: fitted without depth {self.depth}, that predicts " \
-               "it better"  # fmt: skip
-
-
-def choose(
-    template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
-) -> Chosen:
-    """Fit both models to all depths of *points* but a middle one, and score that."""
+    The depth is a middle one; *notes* get which model it is.
+    """
+    if not have_law(points):
+        return False
     depths = sorted({p.outstanding for p in points})
     depth = depths[len(depths) // 2 if len(depths) % 2 else len(depths) // 2 - 1]
     rest = [p for p in points if p.outstanding != depth]
@@ -82,23 +48,35 @@ def choose(
     served = made(optima(problem)[0].values)
     bank = with_reads(template, bank_optimum(template, host, rest, tell).values)
     out = [p for p in points if p.outstanding == depth]
-    return Chosen(
-        depth,
-        sum(_score(served, host, p) for p in out),
-        sum(_score(bank, host, p) for p in out),
+    rounds, dies = (sum(_score(made, host, p) for p in out) for made in (served, bank))
+    won, lost = "one queue that is served in batches (a virtual disk)", "flash dies"
+    if rounds >= dies:
+        won, lost = lost, won
+    notes.append(
+        f"{'reads' if points[0].read_fraction else 'writes'}: taken as {won}, not as {lost}: "
+        f"fitted without depth {depth}, that predicts it better"
     )
+    return rounds < dies
+
+
+def have_law(points: Sequence[Point]) -> bool:
+    """True if the times of *points* grow with their depth as those of rounds do."""
+    return law_of_rounds([p.outstanding for p in points], [p.iops for p in points]) is not None
 
 
 def fit_rounds(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], pauses: PauseFit
-) -> RoundsFit:
+) -> Side:
     """Fit *points* of one operation and size to rounds that *pauses* hold up.
 
     Raises FitError if they follow no law of rounds.
     """
     problem, made = _problem(template, host, points, points, pauses)
     found = infer(problem)
-    return RoundsFit(made(found.best), found, pauses)
+    names = found.names
+    drawn = columns(found, lambda u: dict(zip(names, np.exp(u).tolist(), strict=True)))
+    own = {KEYS[name]: column for name, column in drawn.items()} | pauses.columns()
+    return Side(with_draws(made(found.best), own, sources(points)), own, told=tuple(own))
 
 
 def _problem(
@@ -127,19 +105,19 @@ def _problem(
 
 def fit_writes_in_rounds(
     profile: DriveProfile, host: BenchHost, points: Sequence[Point], pauses: PauseFit = NONE
-) -> tuple[DriveProfile, Floats]:
-    """Time that each write adds to a batch of *profile*, whose reads are fitted; and its draws."""
-    rounds = profile.rounds
-    if rounds is None:
+) -> Side:
+    """Time that each write adds to a batch of *profile*, whose reads are fitted."""
+    if profile.rounds is None:
         raise FitError("the profile does not serve in rounds")
-    start = rounds.read.value
+    start, key = profile.rounds.read.value, "rounds.write"
 
     def made(u: Floats) -> DriveProfile:
-        return with_numbers(profile, {"rounds.write": Quantity(value=float(np.exp(u[0])))})
+        return with_numbers(profile, {key: Quantity(value=float(np.exp(u[0])))})
 
     rows = logarithms([Parameter("write", start, low=start / 10, high=start * 10, step=0.05)])
     found = infer(problem_of([pauses.without_tail(p) for p in points], rows, made, host))
-    return made(found.best), np.exp(found.draws[:, 0])
+    own = {key: np.exp(found.draws[:, 0])}
+    return Side(with_draws(made(found.best), own, sources(points)), own, told=(key,))
 
 
 def as_a_read(read: Quantity) -> Quantity:

@@ -15,8 +15,8 @@ import polars as pl
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import arrivals_of
-from nvmesim.calibrate.drive.read_side import blank_reads
-from nvmesim.calibrate.drive.write_side import blank_writes
+from nvmesim.calibrate.drive.starting_point import blank_drive
+from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.capture.capture import Capture, percentiles_of_bins
 from nvmesim.catalog.profile import DriveProfile, EmpiricalLatencies, Quantity
 from nvmesim.errors import FitError
@@ -97,13 +97,7 @@ def fit_empirical(capture: Capture, *, name: str) -> EmpiricalFit:
         block=min(max(runs.values()), min(map(len, kept.values())) // 4),
         source=f"{capture.file.name}: {'requests one by one' if is_each else 'histogram'}",
     )  # fmt: skip
-    q = Quantity
-    profile = DriveProfile(
-        name=name, link="pcie4 x4", capacity=q(value=1e12), host_included=True,
-        dies=q(value=64), channels=q(value=8), commands=q(value=1e6),
-        read_bandwidth=q(value=7e9), write_bandwidth=q(value=5e9),
-        read=blank_reads(), write=blank_writes(), latencies=table, notes=notes[0],
-    )  # fmt: skip
+    profile = with_numbers(blank_drive(name, "pcie4 x4"), {"latencies": table, "notes": notes[0]})
     return EmpiricalFit(profile, tuple(notes), tuple(memories.values()), percentiles)
 
 

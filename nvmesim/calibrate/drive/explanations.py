@@ -11,7 +11,7 @@ the link, weigh the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +19,9 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import open_ceiling
-from nvmesim.calibrate.drive.read_side import CEILINGS, Ceiling, ReadFit
-from nvmesim.calibrate.drive.write_side import LIMITS, Limit, WriteFit
-from nvmesim.calibrate.evidence import Judged, joint_of, with_numbers
+from nvmesim.calibrate.drive.read_side import CEILINGS
+from nvmesim.calibrate.drive.write_side import LIMITS, Limit
+from nvmesim.calibrate.evidence import Ceiling, Judged, Side, joint_of, with_numbers
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import LEAST_FULL, may_be_full, thread_share, threads_full
 from nvmesim.catalog.load import quantities
@@ -52,30 +52,32 @@ be more. Assumed."""
 class Explanation:
     """A drive that explains the rows, with the distribution of its numbers."""
 
-    ceiling: Ceiling | None
-    limit: Limit | None
     profile: DriveProfile
-    cost: float
+    ceiling: Ceiling | None = None
+    limit: Limit | None = None
+    cost: float = 0.0
     """Half a chi-square of all rows that tell explanations apart"""
-    joint: Mapping[str, Floats]
-    reads: ReadFit | None = None
-    writes: WriteFit | None = None
+    joint: Mapping[str, Floats] = field(default_factory=dict)
+    reads: Side | None = None
+    writes: Side | None = None
     notes: tuple[str, ...] = ()
     unidentified: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def pair(self) -> tuple[Ceiling | None, Limit | None]:
-        """What limits reads, and what writes."""
-        return self.ceiling, self.limit
+    def having(self, side: Side, **changed: Any) -> Explanation:
+        """Reads or writes as *side* has them instead, and what else has *changed*."""
+        return replace(
+            self, profile=side.profile, cost=self.cost + side.cost,
+            joint={**self.joint, **side.columns}, notes=(*self.notes, *side.notes),
+            unidentified={**self.unidentified, **side.unidentified}, **changed,
+        )  # fmt: skip
 
     @property
     def prior(self) -> float:
         """Weight before mixes are looked at."""
-        odds = self.reads.odds if self.reads is not None else 1.0
-        weight = PRIOR.get(self.pair, 0.1)
+        weight = PRIOR.get((self.ceiling, self.limit), 0.1)
         if self._is_open:
             weight = OPEN_READS.get(self.limit, weight)
-        return weight * odds
+        return weight * (self.reads.odds if self.reads is not None else 1.0)
 
     @property
     def _is_open(self) -> bool:
@@ -89,7 +91,7 @@ class Explanation:
 
         >>> from nvmesim.catalog.load import get
         >>> drive = get("drive", "intel-p4610-1.6tb")
-        >>> Explanation("dies", "drain", drive, 0.0, {}).name
+        >>> Explanation(drive, "dies", "drain").name
         'the ceiling of reads is of the dies, that of writes of the drain of the buffer'
         """
         said = [f"the ceiling of reads is of {CEILINGS[self.ceiling]}"] if self.ceiling else []
@@ -158,11 +160,10 @@ FASTEST: Final = 4.0
 
 
 def with_threads_full(
-    profile: DriveProfile, host: BenchHost, judged: Sequence[Judged]
-) -> tuple[DriveProfile, list[str]]:
-    """*profile* with the explanation that threads were full where *judged* rows allow it; notes."""
+    profile: DriveProfile, host: BenchHost, judged: Sequence[Judged], notes: list[str]
+) -> DriveProfile:
+    """*profile* with the explanation that threads were full where *judged* rows allow it."""
     found: list[Alternative] = []
-    notes = []
     for is_read in (True, False):
         top = _ceiling(host, judged, is_read)
         if top is None or thread_share(host, top) < LEAST_FULL:
@@ -175,8 +176,9 @@ def with_threads_full(
         faster = _faster(profile, min(usual / rate, FASTEST), is_read)
         values = difference(profile, faster)
         if profile.captured is not None:
-            cycles = round(profile.captured.stack_cycles * _cycles_factor(host, judged), 3)
-            values["captured.stack_cycles"] = cycles
+            able = (j.point for j in judged if j.used and may_be_full(j.point))
+            factor = 1 / max(thread_share(host, p) for p in able)  # its fastest thread was full
+            values["captured.stack_cycles"] = round(profile.captured.stack_cycles * factor, 3)
         said = FULL_THREADS[is_read]
         found.append(Alternative(name=said, weight=round(weight, 4), values=values))
         notes.append(
@@ -184,11 +186,11 @@ def with_threads_full(
             "STACK,LINK,'2.4 GHz'), or add a row of more threads, which decides"
         )
     if not found:
-        return profile, []
+        return profile
     left = 1.0 - sum(a.weight for a in found) / len(found)
     known = [a.model_copy(update={"weight": a.weight * left}) for a in profile.alternatives]
     found = [a.model_copy(update={"weight": a.weight / len(found)}) for a in found]
-    return profile.model_copy(update={"alternatives": (*known, *found)}), notes
+    return profile.model_copy(update={"alternatives": (*known, *found)})
 
 
 def _ceiling(host: BenchHost, judged: Sequence[Judged], is_read: bool) -> Point | None:
@@ -201,11 +203,6 @@ def _ceiling(host: BenchHost, judged: Sequence[Judged], is_read: bool) -> Point 
     least = min(found, key=lambda p: thread_share(host, p), default=None)
     full = {id(j.point) for j in judged if j.answer.full not in (None, PORT)}
     return least if id(least) in full else None
-
-
-def _cycles_factor(host: BenchHost, judged: Sequence[Judged]) -> float:
-    """Factor on the cycles of *host* with which its fastest thread was full."""
-    return 1 / max(thread_share(host, j.point) for j in judged if j.used and may_be_full(j.point))
 
 
 def _faster(profile: DriveProfile, ratio: float, is_read: bool) -> DriveProfile:

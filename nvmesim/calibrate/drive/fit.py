@@ -11,52 +11,47 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host, usual_host
-from nvmesim.calibrate.drive import explanations, which_rows
-from nvmesim.calibrate.drive.batch_service import choose, fit_rounds, fit_writes_in_rounds
-from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
-from nvmesim.calibrate.drive.flushes import fit_flush, is_volatile
-from nvmesim.calibrate.drive.gate import (
-    Rows,
-    captured,
-    caveats,
-    missed,
-    misses,
-    residual,
-    undetermined,
+from nvmesim.calibrate.drive import explanations, gate, which_rows
+from nvmesim.calibrate.drive.batch_service import (
+    are_rounds,
+    fit_rounds,
+    fit_writes_in_rounds,
+    have_law,
 )
+from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.large_reads import fit_large_reads, with_serial
 from nvmesim.calibrate.drive.laws import SHALLOW
 from nvmesim.calibrate.drive.read_side import (
+    CLEAN,
     ENOUGH,
-    Ceiling,
     Progress,
-    ReadFit,
     bank_optimum,
     fit_reads,
     may_be_latency,
 )
 from nvmesim.calibrate.drive.starting_point import (
-    blank_drive,
-    read_columns,
-    sources,
+    drive_of_rows,
     with_payload,
-    with_read_sources,
     with_streams,
-    with_write_sources,
     with_written_bytes,
-    write_columns,
 )
 from nvmesim.calibrate.drive.suspension import SHORT, USUAL, fitted, may_suspend, suspending
-from nvmesim.calibrate.drive.write_side import Limit, fit_writes
-from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of, with_draws, with_numbers
+from nvmesim.calibrate.drive.write_side import Limit, fit_flush, fit_writes, is_volatile
+from nvmesim.calibrate.evidence import (
+    Ceiling,
+    DriveFit,
+    Judged,
+    Side,
+    joint_of,
+    with_numbers,
+)
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
-from nvmesim.calibrate.notes import drifts, law_of_rounds, mixed_devices
+from nvmesim.calibrate.notes import drifts, mixed_devices
 from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
-from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.points import Point, hold_out, points_of, sources
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes, smaller
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows, with_pages
@@ -111,12 +106,12 @@ def fit_drive(
         host, captured_on = asked.host, asked.text
         notes += asked.notes
     points = hold_out(points, held_out)
-    fitting = _Fitting(points, notes, name, host, captured_on, tell, link)
-    fitting.limits = find_limits([p for p in points if not p.held_out], bursts)
-    if fitting.limits is None:
+    limits = find_limits([p for p in points if not p.held_out], bursts)
+    fitting = _Fitting(points, notes, host, captured_on, tell, link, limits)
+    if limits is None:
         notes += said.values()
-    fit = fitting.fit()
-    if buffer is None or fitting.limits is not None:
+    fit = fitting.fit(name)
+    if buffer is None or limits is not None:
         return fit
     size = buffer.quantity("the step in the rate of a long write")
     return replace(fit, profile=with_numbers(fit.profile, {"write.buffer": size}))
@@ -124,49 +119,29 @@ def fit_drive(
 
 class _Fitting:
     def __init__(
-        self,
-        points: Sequence[Point],
-        notes: list[str],
-        name: str,
-        host: BenchHost | None,
-        captured_on: str | None,
-        tell: Progress,
-        link: str | None,
-    ) -> None:
-        self.points = list(points)
+        self, points: Sequence[Point], notes: list[str], host: BenchHost | None,
+        captured_on: str | None, tell: Progress, link: str | None, limits: FoundLimits | None,
+    ) -> None:  # fmt: skip
+        self.points, self.notes, self.tell = list(points), notes, tell
         if host is None:
             self.points = [p.with_totals() for p in with_full_threads(points)[0]]
-        self.notes = notes
-        self.name = name
-        self.included = host is None
-        self.host, said = with_payload(
-            host or free_host(link or which_rows.least_link(points)), self.points
-        )
-        self.notes += said
-        self.captured_on = captured_on
-        self.tell = tell
-        self.limits: FoundLimits | None = None
+        self.included, self.captured_on, self.limits = host is None, captured_on, limits
+        bench = host or free_host(link or which_rows.least_link(points))
+        self.host = with_payload(bench, self.points, notes)
         self.pauses = NONE
-        self.synchronous = False
         self.free: list[str] = []
-        self.joint: dict[str, Floats] = {}
-        self.unidentified: dict[str, str] = {}
 
-    def fit(self) -> DriveFit:
-        self.points, said = which_rows.one_by_one(self.points, self.host.link)
-        self.synchronous = bool(said)
-        self.notes += said
+    def fit(self, name: str) -> DriveFit:
+        notes, said = self.notes, len(self.notes)
+        self.points = which_rows.one_by_one(self.points, self.host.link, notes)
+        synchronous = len(notes) > said
         if not self.included:
-            host, said = host_of_rows(self.host, self.points)
-            self.notes += said
-            self.host = with_pages(host, self.points)
+            self.host = with_pages(host_of_rows(self.host, self.points, notes), self.points)
             self.points = with_full_rows(self.host, self.points)
-        self.notes += which_rows.host_doubts(self.host, self.points, self.included)
-        used, said = which_rows.of_the_drive(self.points, self.included)
-        self.notes += said
+        notes += which_rows.host_doubts(self.host, self.points, self.included)
+        used = which_rows.of_the_drive(self.points, self.included, notes)
         free = used if self.limits is None else self.limits.below(used)
-        free, said = which_rows.of_whole_sectors(free)
-        self.notes += said
+        free = which_rows.of_whole_sectors(free, notes)
         plain = [p for p in free if not p.sync]
         if not any(p.read_fraction == 0 for p in plain) and not is_volatile(free, self.host):
             plain = free  # what is known of writes is known with their flushes
@@ -182,15 +157,13 @@ class _Fitting:
         reads, mixed = which_rows.alone_and_beside(reads)
         mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random] + mixed
         if not any(p.read_fraction in (0, 1) for p in free):
-            reads, said = which_rows.reads_of_mixes(mixes)
-            self.notes += said
+            reads = which_rows.reads_of_mixes(mixes, notes)
         elif not writes:
-            writes, said = which_rows.writes_of_mixes(mixes, reads)
-            self.notes += said
-        profile = blank_drive(self.points, self.host, self.name, self.captured_on, self.included)
+            writes = which_rows.writes_of_mixes(mixes, reads, notes)
+        profile = drive_of_rows(self.points, self.host, name, self.captured_on, self.included)
         if self.limits is not None:
-            self.notes += self.limits.notes
-            profile = profile.model_copy(update={"limits": self.limits.profile})
+            notes += self.limits.notes
+            profile = with_numbers(profile, {"limits": self.limits.profile})
         profile = with_streams(profile, self.host, plain, self.tell)
         best, others = chosen(self._explained(profile, reads, writes, mixes))
         least = best
@@ -198,50 +171,46 @@ class _Fitting:
             least = smaller(best, self.host, reads, writes, mixes, self.tell)
         if least is not best:
             best, others = least, []
+        profile = best.profile
         if is_streamed:  # their bytes, now that the time beside these is known
             deep = [p for p in plain if p.read_fraction == 0 and p not in streamed]
-            best = replace(
-                best, profile=with_streams(best.profile, self.host, deep or streamed, self.tell)
-            )
-        best = replace(best, profile=self._flushes(best.profile, free))
-        self.notes += best.notes
-        self.free = _free(best) + self.free
-        self.unidentified |= best.unidentified
-        self.joint |= best.joint
-        judged = [self._judge(best.profile, p, p in used) for p in self.points]
-        rows = Rows(used, reads, writes)
-        self.notes += caveats(rows, judged, self.included)
-        self.notes += undetermined(best.profile, rows, self.unidentified, self.free, others)
-        profile = self._recorded(best, others, judged)
+            profile = with_streams(profile, self.host, deep or streamed, self.tell)
+        if not all(p.sync for p in free if p.read_fraction == 0) or is_volatile(free, self.host):
+            # of rows that all flush, what is longer than a cached write is a volatile cache's
+            profile = fit_flush(profile, self.host, free, self.tell, notes)
+        best = replace(best, profile=profile)
+        notes += best.notes
+        told = [name for side in (best.reads, best.writes) if side for name in side.told]
+        self.free = told + self.free
+        judged = [self._judge(profile, p, p in used) for p in self.points]
+        rows = gate.Rows(used, reads, writes)
+        notes += gate.caveats(rows, judged, self.included)
+        notes += gate.undetermined(profile, rows, best.unidentified, self.free, others)
+        profile = self._recorded(best, others, judged, synchronous=synchronous)
         host = usual_host(self.host.link) if self.included else self.host
-        profile, said = explanations.with_threads_full(profile, host, judged)
-        self.notes += said
+        profile = explanations.with_threads_full(profile, host, judged, notes)
         return DriveFit(
-            profile, tuple(judged), tuple(dict.fromkeys(self.notes)), tuple(self.free),
-            misses=tuple(misses(judged, self.included, self.host.clock_sd)),
+            profile, tuple(judged), tuple(dict.fromkeys(notes)), tuple(self.free),
+            misses=tuple(gate.misses(judged, self.included, self.host.clock_sd)),
         )  # fmt: skip
 
     def _recorded(
         self, best: Explanation, others: Sequence[tuple[Explanation, float]],
-        judged: Sequence[Judged],
+        judged: Sequence[Judged], *, synchronous: bool,
     ) -> DriveProfile:  # fmt: skip
         """The profile with all that a prediction draws from and says."""
-        profile = best.profile
+        profile, used = best.profile, [j.point for j in judged if j.used]
         update = {
-            "joint": joint_of(profile, self.joint),
+            "joint": joint_of(profile, best.joint),
             "alternatives": tuple(alternative(e, profile, w) for e, w in others),
             # what a drive shares with others, or a full thread did, is no misfit of its own
-            "residuals": tuple(residual(j) for j in judged if j.used or j.point.held_out),
-            "captured": captured(
-                [j.point for j in judged if j.used],
-                self.captured_on,
-                self.host.stack,
-                synchronous=self.synchronous,
+            "residuals": tuple(gate.residual(j) for j in judged if j.used or j.point.held_out),
+            "captured": gate.captured(
+                used, self.captured_on, self.host.stack, synchronous=synchronous
             ),
-            "untold": dict(self.unidentified),
-            "missed": missed(judged, self.included),
-        }
-        return profile.model_copy(update={k: v for k, v in update.items() if v})
+            "untold": dict(best.unidentified), "missed": gate.missed(judged, self.included),
+        }  # fmt: skip
+        return with_numbers(profile, {k: v for k, v in update.items() if v})
 
     # -- explanations ---------------------------------------------------------------------------
 
@@ -254,7 +223,7 @@ class _Fitting:
             return [fit_disk(profile, reads, writes)]
         tried = []
         for ceiling in self._ceilings(reads, mixes):
-            begun = Explanation(None, None, profile, 0.0, {})
+            begun = Explanation(profile)
             if reads:
                 begun = self._reads(profile, reads, ceiling)
             tried += self._with_writes(begun, writes, mixes)
@@ -287,10 +256,8 @@ class _Fitting:
             made = with_written_bytes(profile, self.host, writes)
             said = "writes: as many bytes as there are; no row is of small ones"
             wanted = dict.fromkeys(("write.base", "write.program"), "writes of 4 KiB")
-            return [replace(
-                begun, profile=made, cost=begun.cost + self._cost(made, mixes),
-                notes=(*begun.notes, said), unidentified={**begun.unidentified, **wanted},
-            )]  # fmt: skip
+            cost = self._cost(made, mixes)
+            return [begun.having(Side(made, {}, cost, (), wanted, (said,)))]
         if size > UNIT:
             profile = with_numbers(profile, {"write.unit": Quantity(value=size)})
         special = self._special_writes(begun, profile, alike)
@@ -309,21 +276,20 @@ class _Fitting:
         self, begun: Explanation, profile: DriveProfile, writes: Sequence[Point],
         mixes: Sequence[Point], limit: Limit,
     ) -> Explanation:  # fmt: skip
-        found = fit_writes(profile, self.host, writes, limit, self.tell)
-        columns = write_columns(found, begun.joint)
-        made, more = with_write_sources(found, writes, columns), 0.0
-        unidentified = {**begun.unidentified, **found.unidentified}
+        found = fit_writes(profile, self.host, writes, limit, self.tell, begun.joint)
+        made, more, untold = found.profile, 0.0, {}
+        usual = USUAL[writes[0].is_stated]
         if not may_suspend(made):
             more = self._cost(made, mixes)
         elif not mixes:
-            made = suspending(made, USUAL[writes[0].is_stated])
-            unidentified |= {"write.suspend": "a 70/30 mix"}
+            made, untold = suspending(made, usual), {"write.suspend": "a 70/30 mix"}
         else:
-            usual, told = USUAL[writes[0].is_stated], sources(mixes)
+            told = sources(mixes)
             made, more = fitted(made, lambda p: self._cost(p, mixes), MODEL_ERROR**2, told, usual)
+        tried = begun.having(found, limit=limit, writes=found)
         return replace(
-            begun, limit=limit, profile=made, cost=begun.cost + found.cost + more, writes=found,
-            joint={**begun.joint, **columns}, unidentified=unidentified,
+            tried, profile=made, cost=tried.cost + more,
+            unidentified={**tried.unidentified, **untold},
         )  # fmt: skip
 
     def _cost(self, profile: DriveProfile, mixes: Sequence[Point]) -> float:
@@ -339,25 +305,16 @@ class _Fitting:
     ) -> Explanation | None:
         """Writes of a disk of rounds, or of one behind a limit."""
         if profile.rounds is not None:
-            return replace(begun, profile=self._writes_in_rounds(profile, writes))
-        if begun.reads is None and self._are_rounds(profile, writes, "writes"):
-            return replace(begun, profile=self._in_rounds(profile, writes))
+            self.tell("writes in batches")
+            found = fit_writes_in_rounds(profile, self.host, writes, self.pauses)
+            return begun.having(found, writes=found)
+        if begun.reads is None and self._are_rounds(profile, writes):
+            found = self._in_rounds(profile, writes)
+            return begun.having(found, writes=found)
         size = writes[0].block_size
         if self.limits is not None and self.limits.stops(self.points, size):
             return self._writes_behind(self.limits, begun, profile, writes)
         return None
-
-    def _flushes(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
-        """*profile* with the time of a flush, where writes were measured with it and without.
-
-        Of rows that all flush, what is longer than a cached write is the flush of a volatile cache.
-        """
-        flushing = all(p.sync for p in points if p.read_fraction == 0)
-        if flushing and not is_volatile(points, self.host):
-            return profile
-        profile, notes = fit_flush(profile, self.host, points, self.tell)
-        self.notes += notes
-        return profile
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -371,10 +328,7 @@ class _Fitting:
             stream = width.value if width.basis == "fitted" else None
             bound = fit_bytes(template, self.host, large, stream)
             if bound is not None:
-                return Explanation(
-                    None, None, bound.profile, 0.0, bound.columns, notes=(bound.note,),
-                    unidentified=bound.unidentified,
-                )  # fmt: skip
+                return Explanation(template).having(bound)
             size = min(p.block_size for p in large)
             small = [p for p in large if p.block_size == size]
             large = [p for p in large if p.block_size != size]
@@ -383,43 +337,37 @@ class _Fitting:
         mixed = max((p.iops / p.targets for p in self.points if 0 < p.read_fraction < 1), default=0)
         found = self._small_reads(template, small, ceiling, mixed)
         if found is None:
-            return Explanation(None, None, self._in_rounds(template, small), 0.0, {})
-        profile = with_read_sources(template, found, small)
+            found = self._in_rounds(template, small)
+            return Explanation(template).having(found, reads=found)
+        profile = found.profile
         if small[0].block_size == UNIT:
             profile = with_serial(profile, self.host)
         if large:
             profile, free = fit_large_reads(profile, self.host, large, self.tell)
             self.free += free
-        return Explanation(
-            found.ceiling, None, profile, found.cost, read_columns(found), reads=found,
-            notes=found.notes, unidentified=found.unidentified,
-        )  # fmt: skip
+        tried = Explanation(profile, found.ceiling).having(found, reads=found)
+        return replace(tried, profile=profile)
 
     def _small_reads(
         self, template: DriveProfile, small: Sequence[Point], ceiling: Ceiling | None, mixed: float
-    ) -> ReadFit | None:
+    ) -> Side | None:
         """A bank of dies fitted to *small*; None if they are served in rounds.
 
         Where the bank misses them by far its distribution is not looked for first.
         """
         begun = None
-        if _have_law(small):
+        if have_law(small):
             begun = bank_optimum(template, self.host, small, self.tell)
-            if begun.misses and self._are_rounds(template, small, "reads"):
+            if begun.misses and self._are_rounds(template, small):
                 return None
         found = fit_reads(template, self.host, small, self.tell, ceiling, mixed, begun)
-        is_known = found.explains or (begun is not None and begun.misses)
-        return found if is_known or not self._are_rounds(template, small, "reads") else None
+        is_known = found.tau <= CLEAN or (begun is not None and begun.misses)
+        return found if is_known or not self._are_rounds(template, small) else None
 
-    def _are_rounds(self, template: DriveProfile, points: Sequence[Point], what: str) -> bool:
-        """True if *points* are served in rounds, by a depth that is left out to judge by."""
-        if not _have_law(points):
-            return False
-        chosen = choose(template, self.host, points, self.tell)
-        self.notes.append(f"{what}: {chosen.text}")
-        return chosen.is_rounds
+    def _are_rounds(self, template: DriveProfile, points: Sequence[Point]) -> bool:
+        return are_rounds(template, self.host, points, self.tell, self.notes)
 
-    def _in_rounds(self, template: DriveProfile, points: Sequence[Point]) -> DriveProfile:
+    def _in_rounds(self, template: DriveProfile, points: Sequence[Point]) -> Side:
         """A disk of rounds fitted to *points*: reads, or writes where there are no reads."""
         self.tell("pauses, by depths left out")
         size = points[0].block_size
@@ -427,18 +375,7 @@ class _Fitting:
         self.pauses = fit_pauses([p for p in alone if p.read_fraction in (0, 1)])
         self.notes.append(self.pauses.text)
         self.tell("batch service, all depths")
-        found = fit_rounds(template, self.host, points, self.pauses)
-        columns = found.columns()
-        self.joint |= columns
-        self.free += list(columns)
-        return with_draws(found.profile, columns, sources(points))
-
-    def _writes_in_rounds(self, profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
-        self.tell("writes in batches")
-        profile, column = fit_writes_in_rounds(profile, self.host, points, self.pauses)
-        self.joint["rounds.write"] = column
-        self.free.append("rounds.write")
-        return with_draws(profile, {"rounds.write": column}, sources(points))
+        return fit_rounds(template, self.host, points, self.pauses)
 
     def _writes_behind(
         self, limits: FoundLimits, begun: Explanation, template: DriveProfile,
@@ -446,10 +383,9 @@ class _Fitting:
     ) -> Explanation:  # fmt: skip
         """Acknowledgement from the shallowest point; no point tells what the disk could drain."""
         shallow = [p for p in points if p.outstanding == min(p.outstanding for p in points)]
-        found = fit_writes(template, self.host, shallow, "drain", self.tell)
-        columns = write_columns(found, begun.joint)
-        profile = with_write_sources(found, shallow, columns)
-        joint = {k: v for k, v in {**begun.joint, **columns}.items() if k != "write.program"}
+        found = fit_writes(template, self.host, shallow, "drain", self.tell, begun.joint)
+        columns = {k: v for k, v in found.columns.items() if k != "write.program"}
+        profile = found.profile
         unit = round(profile.write.unit.value)
         rate = BEHIND * max(limits.allowed(size) * size for size in (unit, 1 << 20)) / unit
         said = f"{BEHIND} times the limit: no capture determines it"
@@ -459,6 +395,7 @@ class _Fitting:
             f"({BEHIND} times the limit)"
         )
         made = with_numbers(profile, {"write.program": program, "write.commands": None})
+        joint = {k: v for k, v in begun.joint.items() if k != "write.program"} | columns
         return replace(begun, limit="drain", profile=made, joint=joint, writes=found)
 
     # -- evidence -------------------------------------------------------------------------------
@@ -470,16 +407,3 @@ class _Fitting:
         requests = max(FINAL_REQUESTS, min(rounds, MOST_REQUESTS))
         answer = measure(profile, self.host, point, requests=requests)
         return Judged(point, replace(answer, cpu_s=None) if self.included else answer, used)
-
-
-def _have_law(points: Sequence[Point]) -> bool:
-    """True if the times of *points* grow with their depth as those of rounds do."""
-    return law_of_rounds([p.outstanding for p in points], [p.iops for p in points]) is not None
-
-
-def _free(best: Explanation) -> list[str]:
-    """Names of what was fitted, as the evidence lists them."""
-    reads = best.reads.bounds if best.reads is not None else {}
-    writes = best.writes.bounds if best.writes is not None else {}
-    names = ["dies" if n == "dies" else f"read {n}" for n in reads]
-    return names + [f"write {n}" for n in writes]

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
-
-import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR
 from nvmesim.calibrate.drive.laws import ALONE, SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
-from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS, sources
-from nvmesim.calibrate.evidence import intervals, number_of, with_numbers
-from nvmesim.calibrate.infer.optimum import Solution, misfit, optimum, solve
-from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS
+from nvmesim.calibrate.evidence import with_numbers, with_span
+from nvmesim.calibrate.infer.optimum import Solution, misfit, solve
+from nvmesim.calibrate.infer.problem import Parameter
+from nvmesim.calibrate.infer.solved import Values, intervals, solved
+from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
@@ -106,19 +104,15 @@ def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point
     fewest = profile.channels.value
     most = max(profile.commands.value, profile.read_bandwidth.value / 4096)
 
-    def made(u: Floats) -> DriveProfile:
-        time = float(np.exp(u[0]))
+    def made(at: Values) -> DriveProfile:
+        time = at["channel"]
         count = min(max(fewest, math.ceil(ROOMY * most * time / 1e12)), profile.dies.value)
         channels = {"read.channel": Quantity(value=time), "channels": Quantity(value=count)}
         return with_numbers(profile, channels)
 
-    rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
     parameter = Parameter("channel", CHANNEL_PS, low=CHANNEL_PS / 10, high=20 * CHANNEL_PS)
-    found = optimum(problem_of(rows, logarithms([parameter]), made, host), effort=0.5)
-    time = float(np.exp(found.values[0]))
-    ends = intervals(["channel"], np.array([time]), found)["channel"]
-    channel = number_of(time, ends, None, sources(points))
-    return with_numbers(made(found.values), {"read.channel": channel})
+    found = solved(points, host, made, [parameter], effort=0.5, shape=False)
+    return with_span(made(found.best), "read.channel", found.ends["channel"], sources(points))
 
 
 def _are_lone(profile: DriveProfile, points: Sequence[Point]) -> bool:
@@ -157,25 +151,18 @@ def _with_bandwidth(
     serial = profile.read.serial
     if serial is not None and not is_lone and min(p.block_size for p in points) <= MIDDLE:
         parameters.append(Parameter("serial", serial.value, 0.01, 2.0, 0.1, SERIAL_SD))
+    keys = {"bandwidth": "read_bandwidth", "serial": "read.serial"}
 
-    def made(u: Floats) -> DriveProfile:
-        rate, *shares = (Quantity(value=float(x)) for x in np.exp(u))
-        share = shares[0] if shares else serial
-        return with_numbers(profile, {"read_bandwidth": rate, "read.serial": share})
+    def made(at: Values) -> DriveProfile:
+        return with_numbers(profile, {keys[name]: Quantity(value=v) for name, v in at.items()})
 
-    rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
-    problem = problem_of(rows, logarithms(parameters), made, host)
-    if is_lone:
-        problem = replace(problem, assumed=np.full_like(problem.assumed, LONE_ERROR))
-    found = optimum(problem, effort=0.5)
-    values, names, source = np.exp(found.values), [p.name for p in parameters], sources(points)
-    ends = intervals(names, values, found)
-    told = {
-        name: number_of(value, (min(low, 0.98 * value), max(high, 1.02 * value)), None, source)
-        for (name, (low, high)), value in zip(ends.items(), values.tolist(), strict=True)
-    }
-    share = told.get("serial", serial)
-    return with_numbers(profile, {"read_bandwidth": told["bandwidth"], "read.serial": share})
+    error = LONE_ERROR if is_lone else None
+    found = solved(points, host, made, parameters, effort=0.5, shape=False, error=error)
+    fitted = made(found.best)
+    for name, (low, high) in found.ends.items():
+        span = min(low, 0.98 * found.best[name]), max(high, 1.02 * found.best[name])
+        fitted = with_span(fitted, keys[name], span, sources(points))
+    return fitted
 
 
 def _with_engines(
@@ -203,12 +190,10 @@ def _with_engines(
     split = float(found.values[0])
     spread = intervals(["split"], found.values, found)["split"]
     likely = [other for cost, other, _ in tried if cost <= least + NOT_WORSE]
-    ends = min(likely), max(likely)
-    update = {
-        "read.engines": number_of(count, ends, None, sources(points)),
-        "read.split": number_of(split, spread, None, sources(points)),
-    }
-    return with_numbers(profile, update), least
+    profile = _engines(profile, count, split)
+    ends = float(min(likely)), float(max(likely))
+    profile = with_span(profile, "read.engines", ends, sources(points))
+    return with_span(profile, "read.split", spread, sources(points)), least
 
 
 def _engines(profile: DriveProfile, count: int, split_ps: float) -> DriveProfile:

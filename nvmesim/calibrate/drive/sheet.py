@@ -8,8 +8,9 @@ from typing import Any
 from nvmesim.calibrate.datasheet import Sheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.drive.read_side import Progress
-from nvmesim.calibrate.evidence import DriveFit
-from nvmesim.catalog.profile import DriveProfile, Frozen, Quantity
+from nvmesim.calibrate.evidence import DriveFit, with_numbers
+from nvmesim.catalog.load import quantities
+from nvmesim.catalog.profile import Quantity
 
 DIES = "no sheet says it: dies / die time is what the sheet tells"
 
@@ -20,38 +21,19 @@ def fit_datasheet(
     """Fit a drive to the figures of *sheet*; capacity, link and power are the sheet's own."""
     title = name or sheet.texts.get("name") or sheet.file.stem
     fit = fit_drive(sheet.points(), name=title, link=sheet.link, tell=tell)
-    said = sheet.texts.get("source") or f"data sheet {sheet.file.name}"
-    profile = _printed(fit.profile, said)
-    printed: dict[str, Any] = {
-        "model": sheet.texts.get("model", ""),
-        "interface": sheet.link[:3] if sheet.link[:3] == "sas" else
-        "sata" if sheet.link.startswith("sata") else "nvme",
-        "link": sheet.link,
-        "capacity": Quantity(value=sheet.capacity, basis="datasheet", source=said),
+    said = {"basis": "datasheet", "source": sheet.texts.get("source")
+            or f"data sheet {sheet.file.name}"}  # fmt: skip
+    numbers = {key: q.model_copy(update=said) for key, q in quantities(fit.profile)
+               if q.basis == "fitted"}  # fmt: skip
+    numbers["dies"] = fit.profile.dies.model_copy(update={"basis": "assumed", "source": DIES})
+    stated = {"capacity": sheet.capacity} | {
+        f"{key}_w": sheet.figures[key] for key in ("power_active", "power_idle")
+        if key in sheet.figures
     }  # fmt: skip
-    for key in ("power_active", "power_idle"):
-        if key in sheet.figures:
-            printed[f"{key}_w"] = Quantity(value=sheet.figures[key], basis="datasheet", source=said)
-    if profile.captured is not None:
-        printed["captured"] = profile.captured.model_copy(update={"datasheet": True})
-    return replace(fit, profile=profile.model_copy(update=printed))
-
-
-def _printed(model: DriveProfile, said: str) -> DriveProfile:
-    """*model* with every fitted number marked as of the sheet."""
-
-    def marked(part: Frozen) -> Frozen:
-        changed: dict[str, Any] = {}
-        for name in type(part).model_fields:
-            value = getattr(part, name)
-            if isinstance(value, Quantity) and value.basis == "fitted":
-                changed[name] = value.model_copy(update={"basis": "datasheet", "source": said})
-            elif isinstance(value, Frozen) and not isinstance(value, Quantity):
-                changed[name] = marked(value)
-        return part.model_copy(update=changed)
-
-    found = marked(model)
-    if not isinstance(found, DriveProfile):
-        return model
-    dies = found.dies.model_copy(update={"basis": "assumed", "source": DIES})
-    return found.model_copy(update={"dies": dies})
+    printed: dict[str, Any] = {
+        "model": sheet.texts.get("model", ""), "link": sheet.link,
+        **{key: Quantity(value=value).model_copy(update=said) for key, value in stated.items()},
+    }  # fmt: skip
+    if fit.profile.captured is not None:
+        printed["captured.datasheet"] = True
+    return replace(fit, profile=with_numbers(fit.profile, numbers | printed))

@@ -7,27 +7,18 @@ are of sequential rows; rows that no drive's link carries are said.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-import numpy as np
-
-from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import (
-    SHALLOW,
-    WAITED,
-    in_flight,
-    open_bandwidth,
-    unloaded_latency_s,
-)
-from nvmesim.calibrate.drive.read_side import Progress, ReadFit, blank_reads, with_reads
-from nvmesim.calibrate.drive.write_side import Limit, WriteFit, blank_writes
-from nvmesim.calibrate.evidence import intervals, number_of, span_of, with_numbers
-from nvmesim.calibrate.infer.optimum import optimum
-from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
-from nvmesim.calibrate.points import LONE_S, Point
+from nvmesim.calibrate.drive import laws
+from nvmesim.calibrate.drive.read_side import Progress, blank_reads
+from nvmesim.calibrate.drive.write_side import blank_writes
+from nvmesim.calibrate.evidence import with_numbers
+from nvmesim.calibrate.infer.problem import Parameter
+from nvmesim.calibrate.infer.solved import Values, solved
+from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.catalog.links import Link, command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
@@ -74,7 +65,7 @@ def with_streams(
         if alike and len(alike) == len(rows):  # no reader found its data read ahead
             profile = with_numbers(profile, {"read.ahead": False})
             continue
-        lone = unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
+        lone = laws.unloaded_latency_s(alone, read=is_read)[0] if alone else LONE_S[is_read]
         small = [p for p in rows if p.block_size <= SMALL]
         if small and not alone:
             lone = max(lone, min(p.outstanding / p.iops for p in small))
@@ -91,7 +82,7 @@ def _is_as_random(point: Point, others: Sequence[Point]) -> bool:
     p = point
     return any(
         (q.block_size, q.jobs, q.iodepth, q.targets) == (p.block_size, p.jobs, p.iodepth, p.targets)
-        and abs(math.log(q.iops / p.iops)) < ALIKE and p.jobs > SHALLOW * p.targets
+        and abs(math.log(q.iops / p.iops)) < ALIKE and p.jobs > laws.SHALLOW * p.targets
         for q in others
     )  # fmt: skip
 
@@ -122,7 +113,7 @@ def fit_stream(
     parameters = [width]
     usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
     if host.link.kind == "pcie":
-        usual, sd = open_bandwidth(host.link, top, read=is_read)
+        usual, sd = laws.open_bandwidth(host.link, top, read=is_read)
     points = [p for p in points if not _meets_commands(p, usual)] or points
     waiting = [p for p in points if _tells_wait(p, max(top, usual))]
     is_deep = len(waiting) < len(points)
@@ -132,24 +123,19 @@ def fit_stream(
             parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
         parameters.append(_wait(waiting, lone_s * 1e12, is_read=is_read, is_deep=is_deep))
 
-    def made(u: Floats) -> DriveProfile:
-        rate, *waits = np.exp(u).tolist()
-        update: dict[str, Quantity] = {key: Quantity(value=rate)}
-        if waits:
-            wait = Quantity(value=waits[0], basis="fitted", source=source)
+    def made(at: Values) -> DriveProfile:
+        update: dict[str, Quantity] = {key: Quantity(value=at["bandwidth"])}
+        if "wait" in at:
+            wait = Quantity(value=at["wait"], basis="fitted", source=source)
             update |= dict.fromkeys(_streams(waiting) if is_read else ["write.base"], wait)
         return with_numbers(profile, update)
 
-    rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
-    found = optimum(problem_of(rows, logarithms(parameters), made, host), rounds=STREAM_ROUNDS)
-    names = [p.name for p in parameters]
-    ends = intervals(names, np.exp(found.values), found)
-    rate = float(np.exp(found.values[0]))
-    low, high = min(0.98 * rate, ends["bandwidth"][0]), max(1.02 * rate, ends["bandwidth"][1])
+    found = solved(points, host, made, parameters, rounds=STREAM_ROUNDS, shape=False)
+    rate, ends = found.best["bandwidth"], found.ends["bandwidth"]
+    low, high = min(0.98 * rate, ends[0]), max(1.02 * rate, ends[1])
     basis: Literal["fitted", "assumed"] = "fitted" if is_deep or len(parameters) == 1 else "assumed"
     quantity = Quantity(value=rate, low=low, high=high, basis=basis, source=source)
-    fitted = made(found.values) if is_read else profile
-    return fitted.model_copy(update={key: quantity})
+    return with_numbers(made(found.best) if is_read else profile, {key: quantity})
 
 
 def _streams(waiting: Sequence[Point]) -> list[str]:
@@ -198,20 +184,22 @@ def with_stream_commands(
 def _meets_commands(point: Point, usual: float) -> bool:
     """True if *point* took many times a lone request, and moved few of the *usual* bytes/s."""
     p = point
-    waited = in_flight(p) / p.iops > WAITED * LONE_S[p.read_fraction == 1]
-    is_deep = p.block_size <= SMALL and in_flight(p) > FEW_REQUESTS * p.targets
+    waited = laws.in_flight(p) / p.iops > laws.WAITED * LONE_S[p.read_fraction == 1]
+    is_deep = p.block_size <= SMALL and laws.in_flight(p) > FEW_REQUESTS * p.targets
     return waited and is_deep and p.iops * p.block_size / p.targets < MANY_BYTES * usual
 
 
 def _tells_wait(point: Point, top: float) -> bool:
     """True if *point* tells how long a request takes: few at once, or far from *top* bytes/s."""
     moved = point.iops * point.block_size / point.targets
-    few = in_flight(point) / point.targets <= SHALLOW
-    return few or (moved < FEW_BYTES * top and in_flight(point) <= FEW_REQUESTS * point.targets)
+    few = laws.in_flight(point) / point.targets <= laws.SHALLOW
+    return few or (
+        moved < FEW_BYTES * top and laws.in_flight(point) <= FEW_REQUESTS * point.targets
+    )
 
 
-def with_payload(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
-    """*host* with a link whose payload carries *points*, if it is only assumed; and what is said.
+def with_payload(host: BenchHost, points: Sequence[Point], notes: list[str]) -> BenchHost:
+    """*host* with a link whose payload carries *points*, if it is only assumed; *notes* get why.
 
     A row beyond any payload of the link names the row.
     """
@@ -223,13 +211,13 @@ def with_payload(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, l
             continue
         wide = replace(host.link, mps=LARGER_PAYLOAD)
         if needed <= 1.001 * command_ceiling(wide, op, p.block_size):
-            said = (
+            notes.append(
                 f"{p.name}: {needed * p.block_size / 1e9:.3g} GB/s need payloads of "
                 f"{LARGER_PAYLOAD} bytes on {host.link}; the usual {host.link.mps} carry "
                 f"{command_ceiling(host.link, op, p.block_size) * p.block_size / 1e9:.3g}"
             )
-            return replace(host, link=wide), [said]
-    return host, []
+            return replace(host, link=wide)
+    return host
 
 
 def blank_bandwidth(points: Sequence[Point], link: Link, *, read: bool) -> Quantity:
@@ -242,7 +230,7 @@ def blank_bandwidth(points: Sequence[Point], link: Link, *, read: bool) -> Quant
         return Quantity(value=max(SATA_BANDWIDTH[read], 1.05 * moved))
     if link.kind != "pcie":
         return Quantity(value=max(7e9 if read else 5e9, 2 * moved))  # the link is less
-    usual, sd = open_bandwidth(link, moved, read=read)
+    usual, sd = laws.open_bandwidth(link, moved, read=read)
     ends = usual * math.exp(-1.96 * sd), usual * math.exp(1.96 * sd)
     return Quantity(value=usual, low=ends[0], high=ends[1])
 
@@ -262,98 +250,32 @@ reads/s (Samsung 860 EVO, PM863a; Intel S4510; Micron 5300)."""
 
 
 def blank_drive(
+    name: str, link: str, captured_on: str | None = None, included: bool = True
+) -> DriveProfile:
+    """A drive of which nothing but its *link* is known, the host in it where it is *included*."""
+    q = Quantity
+    return DriveProfile(
+        name=name, link=link, capacity=q(value=1e12), host_included=included,
+        captured_on=captured_on, dies=q(value=64), channels=q(value=8), commands=q(value=1e6),
+        read_bandwidth=q(value=7e9), write_bandwidth=q(value=5e9),
+        read=blank_reads(), write=blank_writes(),
+    )  # fmt: skip
+
+
+def drive_of_rows(
     points: Sequence[Point], host: BenchHost, name: str, captured_on: str | None, included: bool
 ) -> DriveProfile:
-    """A drive of which nothing but its link, and the CPU time that it holds, is known."""
-    q = Quantity
+    """A blank drive behind the link of *host*, and the CPU time that it holds."""
+    q, link = Quantity, host.link
     least = min(p.block_size for p in points)  # larger ones add the time of their pages
     rows = [p for p in points if p.iodepth == 1 and p.block_size == least and not p.sync]
     cpu = [p.cpu_s for p in rows if p.cpu_s]
     said = "usr + sys at depth 1"
     held = q(value=round(1e12 * max(cpu, default=0.0)), basis="measured", source=said)
-    return DriveProfile(
-        name=name,
-        link=str(host.link),
-        interface=INTERFACES.get(host.link.kind, "nvme"),
-        capacity=q(value=1e12, basis="assumed"),
-        host_included=included,
-        captured_on=captured_on,
-        host_submit=held if included and cpu else None,
-        dies=q(value=64),
-        channels=q(value=8),
-        commands=q(value=SATA_COMMANDS if host.link.kind == "sata" else 1e6),
-        read_bandwidth=blank_bandwidth(points, host.link, read=True),
-        write_bandwidth=blank_bandwidth(points, host.link, read=False),
-        read=blank_reads(),
-        write=blank_writes(),
-    )
-
-
-READ_KEYS: Final = {
-    "base": "read.base", "die": "read.die", "cv": "read.die_cv", "commands": "commands",
-    "dies": "dies",
-}  # fmt: skip
-
-
-def sources(points: Sequence[Point]) -> str:
-    """Where *points* are from, and what they are."""
-    files = dict.fromkeys(p.source for p in points if p.source)
-    where = [p.name for p in points]
-    named = ", ".join(files) if len(files) <= 4 else f"{len(files)} captures"
-    return f"{named or 'points'}: {', '.join(where)}"
-
-
-def with_read_sources(
-    template: DriveProfile, found: ReadFit, points: Sequence[Point]
-) -> DriveProfile:
-    """Return *template* with the read side that was *found* in *points*."""
-    source, v, spans = sources(points), found.values, found.bounds
-    numbers = {
-        key: number_of(v[name], spans.get(name), found.draws.get(name), source)
-        for name, key in READ_KEYS.items()
-    }
-    numbers["dies"] = numbers["dies"].model_copy(update={"value": float(found.dies)})
-    return with_numbers(with_reads(template, found.values), numbers)
-
-
-def _write_keys(limit: Limit) -> dict[str, str]:
-    """Name of what is fitted to writes that *limit* stops -> its dotted key."""
-    return {
-        "base": "write.base",
-        "cv": "write.program_cv" if limit == "through" else "write.base_cv",
-        "rate": "write.commands" if limit == "controller" else "write.program",
-    }
-
-
-def with_write_sources(
-    found: WriteFit, points: Sequence[Point], columns: Mapping[str, Floats]
-) -> DriveProfile:
-    """Return the profile that was *found* with the sources of its write side.
-
-    *columns*: dotted key -> float64[n_draws], those of `write_columns`: a program's time is open as
-    far as the number of dies is.
-    """
-    source, numbers = sources(points), {}
-    for name, key in _write_keys(found.limit).items():
-        value: float = getattr(found.profile.write, key.removeprefix("write.")).value
-        bounds = found.bounds.get(name)
-        if key != "write.program":
-            numbers[key] = number_of(value, bounds, found.draws[name], source)
-        elif bounds is not None:
-            numbers[key] = number_of(value, span_of(columns[key], value), None, source)
-    return with_numbers(found.profile, numbers)
-
-
-def read_columns(found: ReadFit) -> dict[str, Floats]:
-    """Dotted key -> float64[n_draws] of the read side."""
-    return {READ_KEYS[n]: column for n, column in found.draws.items()}
-
-
-def write_columns(found: WriteFit, reads: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Dotted key -> float64[n_draws] of the write side, drawn along with *reads*."""
-    out = {key: found.draws[name] for name, key in _write_keys(found.limit).items()}
-    if "write.program" in out:
-        rate = out["write.program"]
-        dies = reads.get("dies", np.full(len(rate), found.profile.dies.value))
-        out["write.program"] = np.maximum(dies, 1.0) / rate * 1e12
-    return out
+    return with_numbers(blank_drive(name, str(link), captured_on, included), {
+        "interface": INTERFACES.get(link.kind, "nvme"),
+        "host_submit": held if included and cpu else None,
+        "commands": q(value=SATA_COMMANDS if link.kind == "sata" else 1e6),
+        "read_bandwidth": blank_bandwidth(points, link, read=True),
+        "write_bandwidth": blank_bandwidth(points, link, read=False),
+    })  # fmt: skip

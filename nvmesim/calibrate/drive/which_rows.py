@@ -26,8 +26,8 @@ def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     return alone, others
 
 
-def reads_of_mixes(mixes: Sequence[Point]) -> tuple[list[Point], list[str]]:
-    """Reads that *mixes* hold, where no row is of reads or writes alone, and what is said of it.
+def reads_of_mixes(mixes: Sequence[Point], notes: list[str]) -> list[Point]:
+    """Reads that *mixes* hold, where no row is of reads or writes alone; *notes* get why.
 
     A write is taken to last as long as drives with a buffer take (`LONE_S`), reads the rest of a
     request's time. Raises FitError where there are no random mixes either.
@@ -44,11 +44,11 @@ def reads_of_mixes(mixes: Sequence[Point]) -> tuple[list[Point], list[str]]:
         alone = (took - writes) / p.read_fraction
         read = replace(p, read_fraction=1.0, iops=in_flight(p) / alone, mean_s=alone)
         found.append(replace(read, percentiles_s={}, body_s={}))
-    said = (
+    notes.append(
         f"all rows are mixes: a write is taken to last {1e6 * LONE_S[False]:.3g} us, reads what is "
         "left; rows of reads alone and of writes alone would tell them apart"
     )
-    return found, [said]
+    return found
 
 
 TELLS: Final = 0.2
@@ -56,8 +56,8 @@ TELLS: Final = 0.2
 
 
 def writes_of_mixes(
-    mixes: Sequence[Point], reads: Sequence[Point]
-) -> tuple[list[Point], list[str]]:
+    mixes: Sequence[Point], reads: Sequence[Point], notes: list[str]
+) -> list[Point]:
     """Writes that *mixes* hold beside *reads* of the same load, where no row is of writes alone.
 
     Reads and writes are taken to have their turn at what they share: a mix takes the time of its
@@ -78,11 +78,12 @@ def writes_of_mixes(
         mean = left / (1 - p.read_fraction)
         write = replace(p, read_fraction=0.0, iops=p.outstanding / mean, mean_s=None)
         found[load] = replace(write, percentiles_s={}, body_s={}, cpu_s=None)
-    said = (
-        "no row is of writes alone: what mixes take beyond their reads is taken to be of their "
-        "writes; a row of writes would tell them apart"
-    )
-    return list(found.values()), [said] if found else []
+    if found:
+        notes.append(
+            "no row is of writes alone: what mixes take beyond their reads is taken to be of their "
+            "writes; a row of writes would tell them apart"
+        )
+    return list(found.values())
 
 
 def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Iterator[str]:
@@ -106,12 +107,12 @@ def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Ite
         )
 
 
-def of_the_drive(points: Sequence[Point], included: bool) -> tuple[list[Point], list[str]]:
-    """Those of *points* that are fitted, and why others are not.
+def of_the_drive(points: Sequence[Point], included: bool, notes: list[str]) -> list[Point]:
+    """Those of *points* that are fitted; *notes* get why others are not.
 
     A row of a full thread is one of the drive's only with a host to simulate.
     """
-    found, notes = [], []
+    found = []
     for p in points:
         shared = shared_limit(p, points)
         if p.held_out:
@@ -129,7 +130,7 @@ def of_the_drive(points: Sequence[Point], included: bool) -> tuple[list[Point], 
             )
         else:
             found.append(p)
-    return found, notes
+    return found
 
 
 NO_FASTER: Final = 1.3
@@ -142,8 +143,8 @@ WAITING_BYTES: Final = 16 << 10
 """Bytes of a request up to which flash does several in the time of one."""
 
 
-def one_by_one(points: Sequence[Point], link: Link) -> tuple[list[Point], list[str]]:
-    """*points* with depth 1 where threads waited for each request, and what is said of it.
+def one_by_one(points: Sequence[Point], link: Link, notes: list[str]) -> list[Point]:
+    """*points* with depth 1 where threads waited for each request; *notes* get why.
 
     Flash does several requests in the time of one, so threads that do no more at depth than without
     have a synchronous engine, or write a file that grows. A limit of bytes is another matter.
@@ -156,12 +157,12 @@ def one_by_one(points: Sequence[Point], link: Link) -> tuple[list[Point], list[s
     deep = [p for p in rows if p.iodepth >= DEEP]
     waiting = {id(p) for p in deep if p.iops < NO_FASTER * alone.get(_like(p), 0.0)}
     if link.kind != "pcie" or not waiting or len(waiting) < len(deep):
-        return list(points), []
-    said = (
+        return list(points)
+    notes.append(
         f"{deep[0].name}: no more than at depth 1, so its threads waited for each request (a "
         "synchronous engine, or a file that grows), and those of predictions do"
     )
-    return [replace(p, iodepth=1) if id(p) in waiting else p for p in points], [said]
+    return [replace(p, iodepth=1) if id(p) in waiting else p for p in points]
 
 
 def _like(p: Point) -> tuple[object, ...]:
@@ -176,8 +177,8 @@ Solidigm P5520, md bitmaps, linux-raid), 0.48 ms (`calibration/held-out`, M05); 
 us."""
 
 
-def of_whole_sectors(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
-    """*points* but writes of a part of a sector (its rest is written again), and what is said.
+def of_whole_sectors(points: Sequence[Point], notes: list[str]) -> list[Point]:
+    """*points* but writes of a part of a sector: its rest is written again, say the *notes*.
 
     Raises FitError where there are no others.
     """
@@ -186,14 +187,15 @@ def of_whole_sectors(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
         if p.read_fraction == 0 and p.block_size < SECTOR and p.outstanding / p.iops > CHANGED_S
     ]  # fmt: skip
     if not changed:
-        return list(points), []
+        return list(points)
     why = (
         f"{changed[0].name}: writes of less than 4 KiB take long because the rest of the sector is "
         "read and written again"
     )
     if len(changed) == len(points):
         raise FitError(f"{why}; add a row of writes of 4 KiB")
-    return [p for p in points if p not in changed], [f"{why}; they are not fitted"]
+    notes.append(f"{why}; they are not fitted")
+    return [p for p in points if p not in changed]
 
 
 def least_link(points: Sequence[Point]) -> str:

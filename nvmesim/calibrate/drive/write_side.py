@@ -5,32 +5,28 @@ controller (write commands per second, which reads do not feel but for their sha
 is not a buffer and writes queue for the dies as reads do (virtual disks). The write points tell the
 last from the others by how the ceiling is approached; captures of a mix tell the first two apart.
 Where no row shows a ceiling, it is open.
+
+Linux sends no flush to a device without a volatile cache, so what a row of writes that wait for one
+each costs more is the host's; a volatile drive executes one at a time. Source: Linux
+block/blk-core.c (submit_bio_noacct) and block/blk-flush.c.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import (
-    LONE_DOUBT,
-    SHEET_CEILING,
-    RowKind,
-    lasting,
-    open_writes,
-    row_kind,
-    unloaded_latency_s,
-)
-from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, scattered
-from nvmesim.calibrate.evidence import drawn, span_of, with_numbers
-from nvmesim.calibrate.infer.optimum import Solution, optimum
-from nvmesim.calibrate.infer.problem import Parameter, Problem, efforts, logarithms, problem_of
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.drive import laws
+from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, host_ps
+from nvmesim.calibrate.evidence import Side, with_draws, with_numbers
+from nvmesim.calibrate.infer.problem import Parameter, efforts
+from nvmesim.calibrate.infer.solved import Values, solved
+from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.calibrate.smallest.line import line_of
 from nvmesim.catalog.links import Link
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
@@ -59,37 +55,6 @@ LIMITS: dict[Limit, str] = {
 }
 
 
-@dataclass(frozen=True)
-class WriteFit:
-    """The fitted profile and the intervals of what was fitted."""
-
-    profile: DriveProfile
-    bounds: dict[str, tuple[float, float]]
-    """Of what the rows tell"""
-    limit: Limit
-    cost: float
-    draws: dict[str, Floats]
-    """Name -> float64[n_draws], joint"""
-    unidentified: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class WriteParameters:
-    """Numbers of a write side: those that its rows determine, and those that stay open."""
-
-    fitted: tuple[Parameter, ...]
-    assumed: tuple[Parameter, ...]
-    is_known: bool
-    """True if a row tells the latency of a lone write"""
-    steady: tuple[float, float] | None = None
-    """Writes/s that rows show, and that large ones would move, where only these tell a ceiling"""
-
-    def values(self, u: Floats) -> dict[str, float]:
-        """All numbers by name, where the fitted ones have the logarithms *u*."""
-        found = dict(zip((p.name for p in self.fitted), np.exp(u).tolist(), strict=True))
-        return {**{p.name: p.start for p in self.assumed}, **found}
-
-
 def blank_writes() -> WriteSide:
     """Return a write side to start from; all of it assumed."""
     q = Quantity
@@ -97,26 +62,50 @@ def blank_writes() -> WriteSide:
 
 
 def fit_writes(
-    template: DriveProfile, host: BenchHost, points: Sequence[Point], limit: Limit, tell: Progress
-) -> WriteFit:
-    """Fit the write side on *points* of one size, its ceiling taken to be of *limit*."""
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], limit: Limit, tell: Progress,
+    reads: Mapping[str, Floats],
+) -> Side:  # fmt: skip
+    """Fit the write side on *points* of one size, its ceiling taken to be of *limit*.
+
+    *reads*: dotted key -> float64[n_draws]; a program's time is open as far as the number of dies.
+    """
     tell(f"writes: limited by {LIMITS[limit]}")
-    parameters = write_parameters(template, host.link, points, limit)
+    parameters, steady = write_parameters(template, host.link, points, limit)
 
-    def build_profile(u: Floats) -> DriveProfile:
-        values = parameters.values(u)
-        return with_writes(template, values["base"], values["cv"], values["rate"], limit)
+    def make(at: Values) -> DriveProfile:
+        return with_writes(template, at["base"], at["cv"], at["rate"], limit)
 
-    problem = problem_of(points, logarithms(parameters.fitted), build_profile, host)
-    found = optimum(problem, effort=min(1.0, TOTAL / sum(efforts(points))))
-    return _write_fit(problem, found, parameters, build_profile, limit)
+    effort = min(1.0, TOTAL / sum(efforts(points)))
+    found = solved(points, host, make, parameters, effort=effort)
+    told = [p.name for p in parameters if p.told]
+    spread = "write.program_cv" if limit == "through" else "write.base_cv"
+    key = "write.commands" if limit == "controller" else "write.program"
+    names = {"write.base": "base", spread: "cv", key: "rate"}
+    columns = {k: np.array([at[name] for at in found.draws]) for k, name in names.items()}
+    if "rate" not in told and steady is not None:
+        columns[key] = laws.lasting(columns[key], *steady)
+    if key == "write.program":
+        dies = reads.get("dies", np.full(len(columns[key]), template.dies.value))
+        columns[key] = np.maximum(dies, 1.0) / columns[key] * 1e12
+    loose = [k for k, name in names.items() if name not in told]
+    shown = {k: c for k, c in columns.items() if k not in loose or k != "write.program"}
+    profile = with_draws(make(found.best), shown, sources(points), loose)
+    unidentified = {} if "base" in told else {"write.base": "a write at depth 1"}
+    if "rate" not in told:
+        unidentified["write.program"] = "writes at a depth where IOPS no longer grow"
+    words = tuple(f"write {name}" for name in told)
+    return Side(profile, columns, found.found.cost, words, unidentified)
 
 
 def write_parameters(
     template: DriveProfile, link: Link, points: Sequence[Point], limit: Limit
-) -> WriteParameters:
-    """What *points* determine of the acknowledgement, its variation and the highest rate."""
-    lone, is_known = unloaded_latency_s(points, read=False)
+) -> tuple[list[Parameter], tuple[float, float] | None]:
+    """The acknowledgement, its variation and the highest rate, as far as *points* tell them.
+
+    The second: writes/s that rows show, and that large ones would move, where only these tell a
+    ceiling.
+    """
+    lone, is_known = laws.unloaded_latency_s(points, read=False)
     top = 1.02 * max(p.iops / p.targets for p in points)
     has_percentiles = any(p.percentiles_s for p in points)
     has_depths = len({p.outstanding for p in points}) > 1
@@ -124,31 +113,23 @@ def write_parameters(
     least = max(0.02 * latency, held_ps(template))
     share = 0.2 if limit == "through" and has_depths else ACKNOWLEDGED
     begin = max(0.5 * US, 1.1 * least, share * latency)
-    fitted: list[Parameter] = []
-    assumed: list[Parameter] = []
-    lone_sd, cv_sd = 0.0 if is_known else LONE_DOUBT[False], 0.0 if has_percentiles else CV_DOUBT
-    base = Parameter("base", begin, least, max(1.5 * latency, 2 * begin), prior_sd=lone_sd)
-    (fitted if is_known else assumed).append(base)
-    cv = Parameter("cv", CV, low=0.01, high=1.5, step=0.2, prior_sd=cv_sd)
-    (fitted if has_percentiles else assumed).append(cv)
-    steady = None
-    if limit == "through" or _shows_ceiling(points, lone, is_known):
-        fitted.append(Parameter("rate", top, low=top / 1.4, high=30 * top))
-    else:
-        rate, sd = BEYOND * top, OPEN_SD
-        if link.kind in SHEET_CEILING:
-            moved = told_writes(template, points[0].block_size)
-            rate, sd, steady = open_writes(
-                link, points[0].block_size, top, moved, is_stated=points[0].is_stated
+    most = max(1.5 * latency, 2 * begin)
+    lone_sd = 0.0 if is_known else laws.LONE_DOUBT[False]
+    cv_sd = 0.0 if has_percentiles else CV_DOUBT
+    rate, steady = Parameter("rate", top, low=top / 1.4, high=30 * top), None
+    if limit != "through" and not _shows_ceiling(points, lone, is_known):
+        usual, sd = BEYOND * top, OPEN_SD
+        if link.kind in laws.SHEET_CEILING:
+            size, width = points[0].block_size, template.write_bandwidth
+            moved = width.value / size if width.basis == "fitted" else None
+            usual, sd, steady = laws.open_writes(
+                link, size, top, moved, is_stated=points[0].is_stated
             )
-        assumed.append(Parameter("rate", rate, low=top, high=MOST_OPEN * rate, prior_sd=sd))
-    return WriteParameters(tuple(fitted), tuple(assumed), is_known, steady)
-
-
-def told_writes(template: DriveProfile, size: int) -> float | None:
-    """Writes/s of *size* bytes that move as much as large ones; None if no row tells that."""
-    width = template.write_bandwidth
-    return width.value / size if width.basis == "fitted" else None
+        rate = Parameter("rate", usual, top, MOST_OPEN * usual, prior_sd=sd, told=False)
+    return [
+        Parameter("base", begin, least, most, prior_sd=lone_sd, told=is_known),
+        Parameter("cv", CV, 0.01, 1.5, 0.2, cv_sd, has_percentiles), rate,
+    ], steady  # fmt: skip
 
 
 def _shows_ceiling(points: Sequence[Point], lone: float, is_known: bool) -> bool:
@@ -156,28 +137,10 @@ def _shows_ceiling(points: Sequence[Point], lone: float, is_known: bool) -> bool
 
     Of rows at several depths the evidence of a ceiling must be strong: N / X grows with N.
     """
-    row_kinds = {row_kind(p, lone, is_known=is_known) for p in points}
-    if RowKind.CEILING in row_kinds or (RowKind.EITHER in row_kinds and not is_known):
+    row_kinds = {laws.row_kind(p, lone, is_known=is_known) for p in points}
+    if laws.RowKind.CEILING in row_kinds or (laws.RowKind.EITHER in row_kinds and not is_known):
         return True
     return line_of(points).has_ceiling
-
-
-def _write_fit(
-    problem: Problem, found: Solution, parameters: WriteParameters,
-    build_profile: Callable[[Floats], DriveProfile], limit: Limit,
-) -> WriteFit:  # fmt: skip
-    """The profile at the optimum that was *found*, with the draws about it."""
-    draws = dict(zip(problem.names, np.exp(drawn(problem, found)).T, strict=True))
-    free = scattered(logarithms(parameters.assumed))
-    draws |= {p.name: np.array([f[p.name] for f in free]) for p in parameters.assumed}
-    if "rate" in draws and parameters.steady is not None:
-        draws["rate"] = lasting(draws["rate"], *parameters.steady)
-    values = parameters.values(found.values)
-    bounds = {name: span_of(draws[name], values[name]) for name in problem.names}
-    unidentified = {} if parameters.is_known else {"write.base": "a write at depth 1"}
-    if "rate" not in problem.names:
-        unidentified["write.program"] = "writes at a depth where IOPS no longer grow"
-    return WriteFit(build_profile(found.values), bounds, limit, found.cost, draws, unidentified)
 
 
 def with_writes(
@@ -196,3 +159,95 @@ def with_writes(
         "write.program": q(value=template.dies.value / drain * 1e12),
         "write.commands": q(value=rate) if limit == "controller" else None,
     })  # fmt: skip
+
+
+# -- flushes ---------------------------------------------------------------------------------------
+
+LEAST_PS: Final = 0.2e6
+"""Shortest flush that is fitted, ps."""
+VOLATILE_PS: Final = 100e6
+"""Time of a flush from which on a drive is taken to empty a volatile cache. Measured: 0.7 to 2 us
+beside a drive with capacitors, 28 in a cloud guest, 450 to 900 on a consumer drive (github
+mdcallag/mytools e1ba3d9, fio runs of December 2025)."""
+SLOW_READ_S: Final = 300e-6
+"""Time of a lone small read from which on a disk is no flash beside the host: data sheets say 60 to
+115 us."""
+SERIAL: Final = 0.25
+"""Share of a flush for which the drive does nothing else, where one row alone tells the flush:
+those that wait share the next one, so N threads do N / 2 writes in the time of a flush, 4 of 8
+threads. Source: block/blk-flush.c (double buffering)."""
+SERIAL_SD: Final = 0.6
+"""Standard deviation of its logarithm: threads whose queues differ share no flush (1, measured on a
+consumer drive, mdcallag as above), drives that flush several at a time have less. Assumed."""
+
+
+def fit_flush(
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress,
+    notes: list[str],
+) -> DriveProfile:  # fmt: skip
+    """*profile* with the flush that the rows of *points* with fdatasync tell, else those of fsync.
+
+    The two differ by a file system's journal; with both, the drive's flush is that of fdatasync.
+    A drive whose flush is short has capacitors: it is sent none.
+    """
+    for kind in ("fdatasync", "fsync"):
+        rows = [p for p in points if p.sync == kind]
+        if rows:  # a flush takes as long whatever was written; large writes bring more than that
+            least = min(p.block_size for p in rows)
+            rows = [p for p in rows if p.block_size == least]
+            break
+    else:
+        return profile
+    tell("flushes")
+    if kind == "fdatasync" and any(p.sync == "fsync" for p in points):
+        notes.append(
+            "rows with fsync were not fitted: what they take beyond fdatasync is the journal of a "
+            "file system, which is no part of a drive"
+        )
+    alone = min(rows, key=lambda p: (p.outstanding, p.block_size))
+    written = profile.write.base.value if alone.mean_s is None else alone.mean_s * 1e12
+    took = max(alone.outstanding / alone.iops * 1e12 - written, 2 * LEAST_PS)
+    if took < VOLATILE_PS:
+        return _with_flush(profile, None, None)
+    # one flush at a time: the busiest row tells how long each of them holds the drive
+    serial, sd = min(took, 1e12 / max(p.iops / p.targets for p in rows)), 0.0
+    if len({p.outstanding for p in rows}) == 1:
+        serial, sd = SERIAL * took, SERIAL_SD
+    flush = max(took - host_ps(host), 2 * LEAST_PS)
+    parameters = [
+        Parameter("flush", flush, low=flush / 3, high=3 * flush),
+        Parameter("flush_serial", serial, low=serial / 4, high=4 * serial, prior_sd=sd),
+    ]
+
+    def made(at: Values) -> DriveProfile:
+        return _with_flush(profile, at["flush"], at["flush_serial"])
+
+    plain = [replace(p, mean_s=None) for p in rows]
+    found = solved(plain, host, made, parameters, effort=0.5, shape=False)
+    names = ("flush", "flush_serial")
+    columns = {f"write.{n}": np.array([at[n] for at in found.draws]) for n in names}
+    return with_draws(made(found.best), columns, sources(rows))
+
+
+def is_volatile(points: Sequence[Point], host: BenchHost) -> bool:
+    """Return whether rows that all flush wait for flash: no cache takes a write for so long.
+
+    A lone read that takes as long is of a disk behind a network, or of an arm.
+    """
+    lone = [p for p in points if p.outstanding == p.targets == 1 and not p.raid]
+    flushed = [p for p in lone if p.read_fraction == 0 and p.sync == "fdatasync"]
+    if not flushed or host.link.kind not in ("pcie", "sata", "sas"):
+        return False
+    reads = [1 / p.iops for p in lone if p.read_fraction == 1 and p.block_size <= 1 << 14]
+    took = min(1 / p.iops for p in flushed) - LONE_S[False]
+    return took > VOLATILE_PS / 1e12 and all(s < SLOW_READ_S for s in reads)
+
+
+def _with_flush(
+    profile: DriveProfile, flush_ps: float | None, serial_ps: float | None
+) -> DriveProfile:
+    """*profile* with a volatile cache whose flush takes so long; None: with capacitors."""
+    update: dict[str, Quantity | bool | None] = {"write.volatile": flush_ps is not None}
+    for name, value in (("flush", flush_ps), ("flush_serial", serial_ps)):
+        update[f"write.{name}"] = None if value is None else Quantity(value=value)
+    return with_numbers(profile, update)

@@ -266,7 +266,9 @@ class Levels:
         off = features(emulator.z(self._u[near])) @ emulator.terms - self._figures[near]
         usual = np.diag(emulator.scatter) + TINY
         # a few runs may be alike by chance: no less than of independent requests
-        ratio = np.maximum(self._variance() / usual, long.usual)
+        own = np.concatenate(self._own)  # of long runs of the same coordinates
+        variance = (own**2).sum(axis=0) / (len(own) - len(self._own))
+        ratio = np.maximum(variance / usual, long.usual)
         error = np.sqrt(np.maximum(off.var(axis=0, ddof=1), ratio * usual) / len(off))
         counted = long.deep & (problem.sample > 0)
         return replace(
@@ -275,9 +277,3 @@ class Levels:
             floor=np.hypot(problem.floor, np.where(long.deep, error, 0.0)),
             sample=np.where(counted, ratio * long.share, problem.sample),
         )
-
-    def _variance(self) -> Floats:
-        """float64[n_figures]: of long runs of the same coordinates."""
-        own = np.concatenate(self._own)
-        out: Floats = (own**2).sum(axis=0) / (len(own) - len(self._own))
-        return out

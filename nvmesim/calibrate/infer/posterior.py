@@ -10,8 +10,9 @@ and Robert 2012 (adaptive importance sampling).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,6 +85,16 @@ class Inferred:
     """
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: matrices are small, others would only spin, for twice the CPU."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+@one_thread()
 def infer(
     problem: Problem, *, seed: int = 1, tell: Callable[[str], None] = lambda _: None,
     begun: Sequence[Solution] = (),
@@ -93,23 +104,17 @@ def infer(
     The same problem and *seed* give the same draws. Raises FitError if the simulation gives no
     finite figures, or nothing is allowed.
     """
-    from threadpoolctl import threadpool_limits
-
-    # matrices are small: BLAS' threads would only spin, and a fit take nearly twice the CPU time
-    with threadpool_limits(limits=1, user_api="blas"):
-        return _Inference(problem, np.random.default_rng(seed), tell).run(begun)
+    return _Inference(problem, np.random.default_rng(seed), tell).run(begun)
 
 
+@one_thread()
 def optima(problem: Problem) -> list[Solution]:
     """Optima from all starts, the best first; those that are much worse are left out."""
-    from threadpoolctl import threadpool_limits
-
     found: list[Solution] = []
-    with threadpool_limits(limits=1, user_api="blas"):
-        for start in (problem.start, *problem.others):
-            if found and is_stopping():
-                break
-            found.append(optimum(problem, start=start, effort=EFFORT))
+    for start in (problem.start, *problem.others):
+        if found and is_stopping():
+            break
+        found.append(optimum(problem, start=start, effort=EFFORT))
     found.sort(key=lambda s: s.cost)
     excess = max(1.0, 2 * found[0].cost / max(1, problem.freedom))
     return [s for s in found if s.cost < found[0].cost + APART * excess]
@@ -151,7 +156,8 @@ class _Inference:
             z = sampled(found.cost, mode, found.spread(mode), self.rng)
             draws = region.centre + z * region.scale
             spread, mean = np.atleast_2d(np.cov(draws.T)), draws.mean(axis=0)
-            tried = self._permitted(region_ends(emulator, [mode, z.mean(axis=0)]))
+            tried = region_ends(emulator, [mode, z.mean(axis=0)])
+            tried = tried[self.problem.permits(tried)]
             ratios = region.ratios(spread)
             moved = float(np.sqrt(region.away(mean[None])[0]))
             if is_stopping() or (settled and len(emulator.figures) >= ENOUGH * self.terms):
@@ -244,9 +250,6 @@ class _Inference:
 
     def _emulator(self, region: Region, chosen: Ints) -> Emulator:
         return Emulator(self.problem, region, self.u[chosen], self.figures[chosen])
-
-    def _permitted(self, u: Floats) -> Floats:
-        return u[self.problem.permits(u)]
 
     def _likeliest(self, tried: Floats, found: Likelihood) -> Floats:
         """The likeliest of *tried*, simulated at length with the same numbers.

@@ -137,6 +137,8 @@ class Parameter:
     """Of a finite difference, relative"""
     prior_sd: float = 0.0
     """Standard deviation of its logarithm before any row is looked at; 0: nothing is known"""
+    told: bool = True
+    """False: no row tells it, it is drawn as it is assumed"""
 
 
 def logarithms(parameters: Iterable[Parameter]) -> list[Coordinate]:

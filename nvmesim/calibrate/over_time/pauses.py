@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.infer.posterior import DRAWS, sampled
+from nvmesim.calibrate.infer.posterior import DRAWS, one_thread, sampled
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Pauses, Quantity, Rounds, Stalls
 
@@ -133,15 +133,9 @@ class PauseFit:
 NONE: Final = PauseFit((), np.zeros(0), np.zeros((DRAWS, 0)))
 
 
+@one_thread()
 def fit_pauses(points: Sequence[Point]) -> PauseFit:
     """Choose and fit what holds up rounds; `NONE` below three depths, or if nothing hardly does."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):  # of such small arrays threads only wait
-        return _chosen(points)
-
-
-def _chosen(points: Sequence[Point]) -> PauseFit:
     if not points:
         return NONE
     tails = _tails(points, min(points, key=lambda p: p.outstanding))

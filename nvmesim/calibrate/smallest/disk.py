@@ -15,10 +15,9 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import Explanation
-from nvmesim.calibrate.drive.starting_point import sources
 from nvmesim.calibrate.evidence import with_draws, with_numbers
 from nvmesim.calibrate.infer.posterior import DRAWS
-from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.network.distributions import nearest_share
@@ -71,7 +70,7 @@ def fit_disk(
     note = (
         f"reads: an arm that takes {read_ps / 1e9:.1f} ms to a place; it serves the nearest first"
     )
-    return Explanation(None, None, profile, 0.0, columns, notes=(note,))
+    return Explanation(profile, joint=columns, notes=(note,))
 
 
 def _positioning(like: DriveProfile, points: Sequence[Point]) -> tuple[float, float]:

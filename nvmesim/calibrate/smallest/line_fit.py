@@ -12,31 +12,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
 
-from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
+from nvmesim.calibrate.drive import laws
 from nvmesim.calibrate.drive.batch_service import served_in_rounds
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.gate import MISS
-from nvmesim.calibrate.drive.laws import (
-    LONE_DOUBT,
-    SHALLOW,
-    in_flight,
-    lasting,
-    open_ceiling,
-    open_writes,
-)
-from nvmesim.calibrate.drive.read_side import Progress, host_ps, scattered
-from nvmesim.calibrate.drive.starting_point import FLASH_S, fit_stream, sources
+from nvmesim.calibrate.drive.read_side import Progress, host_ps
+from nvmesim.calibrate.drive.starting_point import FLASH_S, fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
-from nvmesim.calibrate.evidence import drawn, with_draws, with_numbers
-from nvmesim.calibrate.infer.optimum import optimum
-from nvmesim.calibrate.infer.problem import Parameter, logarithms, problem_of
-from nvmesim.calibrate.points import LONE_S, Point
+from nvmesim.calibrate.evidence import Side, with_draws, with_numbers
+from nvmesim.calibrate.infer.problem import Parameter, logarithms
+from nvmesim.calibrate.infer.solved import scattered, solved
+from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts_of
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import quantities
@@ -92,26 +84,14 @@ EACH_PS: Final = 1e6
 time. Assumed: 1 us."""
 
 
-@dataclass(frozen=True)
-class LineFit:
-    """A drive fitted with few numbers to rows of one operation."""
-
-    profile: DriveProfile
-    cost: float
-    """-2 log likelihood + k log n"""
-    columns: Mapping[str, Floats]
-    """Dotted key -> float64[n_draws]"""
-    unidentified: Mapping[str, str]
-    """Dotted key -> what would tell it"""
-    note: str
-    """One line for a person"""
-
-
 def fit_line(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress, *,
     batches: bool = False,
-) -> LineFit:  # fmt: skip
-    """The best line for *points*, all of one operation; *batches*: batch service may be tried."""
+) -> Side:  # fmt: skip
+    """The best line for *points*, all of one operation; *batches*: batch service may be tried.
+
+    Its cost is -2 log likelihood + k log n.
+    """
     points = [_closed(p) for p in points]
     line = line_of(points)
     kinds: list[Kind] = ["cap" if math.isfinite(line.cap) else "plain"]
@@ -142,7 +122,7 @@ for their links."""
 
 def fit_bytes(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], stream: float | None
-) -> LineFit | None:
+) -> Side | None:
     """Fit a bandwidth to large random reads that move all that there is; None if they do not.
 
     *stream*: bytes/s of sequential rows. What small reads do is not told by such rows: latency and
@@ -151,35 +131,35 @@ def fit_bytes(
     moved = max(p.iops * p.block_size / p.targets for p in points)
     least = stream or OF_LINK[True] * host.link.raw_bytes_per_s
     size = max(p.block_size for p in points)
-    is_waiting = max(p.outstanding for p in points) > SHALLOW
+    is_waiting = max(p.outstanding for p in points) > laws.SHALLOW
     is_less = size < LARGE and moved < NEAR_ALL * least
     if host.link.kind != "pcie" or is_less or not is_waiting:
         return None
     lone_ps = LONE_S[True] * 1e12
-    latency = Parameter("latency", lone_ps, lone_ps / 5, 5 * lone_ps, prior_sd=LONE_DOUBT[True])
+    sd = laws.LONE_DOUBT[True]
+    latency = Parameter("latency", lone_ps, lone_ps / 5, 5 * lone_ps, prior_sd=sd, told=False)
     top = READS_AT_ONCE / LONE_S[True]
-    rate = Parameter("rate", top, top / 16, 16 * top, prior_sd=OPEN_SD)
+    rate = Parameter("rate", top, top / 16, 16 * top, prior_sd=OPEN_SD, told=False)
     profile = fit_stream(template, host, points, "read_bandwidth", sources(points))
     if profile.read_bandwidth.value > BESIDE_LINK * moved:  # the link stopped the rows
         width = template.read_bandwidth.model_copy(update={"value": BESIDE_LINK * moved})
         profile = template.model_copy(update={"read_bandwidth": width})
     drives = [
         dict(quantities(_with_reads(profile, at["latency"], at["rate"], size, None)))
-        for at in scattered(logarithms([latency, rate]))
+        for at in scattered([latency, rate])
     ]
     keys = ("read.base", "read.die", "commands")
     columns = {key: np.array([d[key].value for d in drives]) for key in keys}
     profile = _with_reads(profile, lone_ps, top, size, None)
     wanted = dict.fromkeys(keys, "reads of 4 KiB at depth 1, and at a depth where IOPS stay")
-    return LineFit(
-        with_draws(profile, columns, sources(points), keys), 0.0, columns, wanted,
-        "reads: as many bytes as there are; no row tells how long a small one takes",
-    )  # fmt: skip
+    note = "reads: as many bytes as there are; no row tells how long a small one takes"
+    profile = with_draws(profile, columns, sources(points), keys)
+    return Side(profile, columns, unidentified=wanted, notes=(note,))
 
 
 def _closed(point: Point) -> Point:
     """*point*, if its rate is offered and it hardly waits, as one request at a time."""
-    if point.rate is None or not point.mean_s or in_flight(point) > SHALLOW:
+    if point.rate is None or not point.mean_s or laws.in_flight(point) > laws.SHALLOW:
         return point
     return replace(point, rate=None, jobs=1, iodepth=1, iops=1 / point.mean_s)
 
@@ -187,79 +167,73 @@ def _closed(point: Point) -> Point:
 def _fitted(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], line: Line, kind: Kind,
     tell: Progress,
-) -> LineFit:  # fmt: skip
+) -> Side:  # fmt: skip
     op = "reads" if points[0].read_fraction else "writes"
     tell(f"{op}: a latency and a bandwidth, {kind}")
-    fitted, assumed = _parameters(host, points, line, kind)
+    parameters = _parameters(host, points, line, kind)
     make = _maker(template, points, kind)
-    loose = {p.name: p.start for p in assumed}
-    names = [p.name for p in fitted]
-
-    def values(u: Floats, more: Mapping[str, float] = loose) -> dict[str, float]:
-        return {**more, **dict(zip(names, np.exp(u).tolist(), strict=True))}
-
-    rows = [replace(p, percentiles_s={}, body_s={}) for p in points]
-    problem = problem_of(rows, logarithms(fitted), lambda u: make(values(u)), host)
-    found = optimum(problem, effort=0.5)
-    figures = problem.simulate(found.values, 1, 1.0)
+    fit = solved(points, host, make, parameters, effort=0.5, shape=False)
+    problem = fit.problem
+    figures = problem.simulate(fit.found.values, 1, 1.0)
     first = np.unique(problem.run, return_index=True)[1]
     off = (figures - problem.measured)[first]
-    moved = zip(drawn(problem, found), scattered(logarithms(assumed)), strict=True)
-    drives = [dict(quantities(make(values(u, more)))) for u, more in moved]
-    keys = {key: name for name in (*names, *loose) for key in KEYS[op, kind][name]}
+    drives = [dict(quantities(make(at))) for at in fit.draws]
+    ordered = sorted(parameters, key=lambda p: not p.told)
+    keys = {key: p for p in ordered for key in KEYS[op, kind][p.name]}
     if "write.program" in keys and _lasts(template, points):
         keys["write.commands"] = keys.pop("write.program")
     columns = {key: np.array([d[key].value for d in drives]) for key in keys}
-    open_keys = [key for key, name in keys.items() if name in loose]
+    open_keys = [key for key, p in keys.items() if not p.told]
     if "write.commands" in open_keys and math.isfinite(line.bandwidth):
-        top = float(np.exp(next(c.low for c in logarithms(assumed) if c.name == "rate")))
+        (rate,) = logarithms([keys["write.commands"]])
         small = min(p.block_size for p in points)
-        columns["write.commands"] = lasting(columns["write.commands"], top, line.bandwidth / small)
-    profile = with_draws(make(values(found.values)), columns, sources(points), open_keys)
-    return LineFit(
-        profile, evidence(off.tolist(), len(names)), columns,
-        dict.fromkeys(open_keys, f"{op} at a depth where IOPS no longer grow"),
-        f"{op}: {SAID[kind]} explain the rows with {len(names)} numbers",
+        columns["write.commands"] = laws.lasting(
+            columns["write.commands"], float(np.exp(rate.low)), line.bandwidth / small
+        )
+    profile = with_draws(make(fit.best), columns, sources(points), open_keys)
+    count = len(problem.coordinates)
+    return Side(
+        profile, columns, evidence(off.tolist(), count),
+        unidentified=dict.fromkeys(open_keys, f"{op} at a depth where IOPS no longer grow"),
+        notes=(f"{op}: {SAID[kind]} explain the rows with {count} numbers",),
     )  # fmt: skip
 
 
 def _parameters(
     host: BenchHost, points: Sequence[Point], line: Line, kind: Kind
-) -> tuple[list[Parameter], list[Parameter]]:
-    """Numbers that the rows determine, and those that stay open."""
+) -> list[Parameter]:
+    """Numbers of the line; *line* says which of them the rows determine."""
     top = max(p.iops / p.targets * parts_of(p) for p in points)
     moved = max(p.iops * p.block_size / p.targets for p in points)
     lone = max(line.latency * 1e12 - host_ps(host), 0.05 * line.latency * 1e12, 0.3e6)
     if kind == "batch":
         lone = 0.8e12 * min(p.outstanding / p.iops for p in points)
-    fitted = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
-    assumed: list[Parameter] = []
+    found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
     if len({p.block_size for p in points}) > 1:
         beyond = OPEN * moved
         if host.link.kind == "pcie":
             is_read = points[0].read_fraction == 1
             of_link = max(1.05 * moved, OF_LINK[is_read] * host.link.raw_bytes_per_s)
             beyond = of_link if is_read else min(beyond, of_link)
-        width = line.bandwidth if math.isfinite(line.bandwidth) else beyond
-        width = max(width, 1.005 * moved)
-        found = Parameter("bandwidth", width, low=0.9 * moved, high=30 * moved)
-        if math.isfinite(line.bandwidth) and _is_lone_flash(points):
+        is_told = math.isfinite(line.bandwidth)
+        width = max(line.bandwidth if is_told else beyond, 1.005 * moved)
+        bandwidth = Parameter("bandwidth", width, low=0.9 * moved, high=30 * moved)
+        if not is_told:
+            bandwidth = replace(bandwidth, low=1.02 * moved, prior_sd=OPEN_SD, told=False)
+        elif _is_lone_flash(points):
             each = 4096 / line.bandwidth * 1e12
-            fitted.append(Parameter("transfer", each, low=each / 10, high=4 * each))
+            found.append(Parameter("transfer", each, low=each / 10, high=4 * each))
             start = max(beyond, 1.05 * moved)
-            assumed.append(
-                Parameter("bandwidth", start, low=1.02 * moved, high=4 * start, prior_sd=OPEN_SD)
+            bandwidth = Parameter(
+                "bandwidth", start, 1.02 * moved, 4 * start, prior_sd=OPEN_SD, told=False
             )
-        elif math.isfinite(line.bandwidth):
-            fitted.append(found)
-        else:
-            assumed.append(replace(found, low=1.02 * moved, prior_sd=OPEN_SD))
+        found.append(bandwidth)
     if kind == "cap":
-        fitted.append(Parameter("rate", max(line.cap, 1.01 * top), low=top / 1.3, high=30 * top))
+        found.append(Parameter("rate", max(line.cap, 1.01 * top), low=top / 1.3, high=30 * top))
     elif kind == "plain":
         beyond, sd = _open_rate(points, host, top, line.bandwidth)
-        assumed.append(Parameter("rate", beyond, low=1.02 * top, high=16 * beyond, prior_sd=sd))
-    return fitted, assumed
+        found.append(Parameter("rate", beyond, 1.02 * top, 16 * beyond, prior_sd=sd, told=False))
+    return found
 
 
 def _is_lone_flash(points: Sequence[Point]) -> bool:
@@ -279,10 +253,10 @@ def _open_rate(
     lone = min(p.outstanding / p.iops for p in points)
     is_write, size = points[0].read_fraction == 0, min(p.block_size for p in points)
     if host.link.kind == "sata" and lone < FLASH_S:
-        return open_ceiling(host.link, size, top, read=not is_write)
+        return laws.open_ceiling(host.link, size, top, read=not is_write)
     if host.link.kind == "pcie" and is_write:
         moved = width / size if math.isfinite(width) else None
-        found, sd, steady = open_writes(host.link, size, top, moved)
+        found, sd, steady = laws.open_writes(host.link, size, top, moved)
         return (found, sd) if steady else (max(found, NEARER * top), OPEN_SD)
     if host.link.kind == "pcie" and MEDIA_S < lone < FLASH_S:
         return max(NEARER * top, READS_AT_ONCE / lone), OPEN_SD
@@ -416,30 +390,25 @@ def _is_asked(points: Sequence[Point], off: Sequence[float]) -> bool:
 def _numbers(best: Explanation, points: Sequence[Point]) -> int:
     """How many numbers of *best* are fitted to rows such as *points*."""
     if points[0].read_fraction == 0:
-        return len(best.writes.bounds) if best.writes is not None else 1
+        return len(best.writes.told) if best.writes is not None else 1
     large = LARGE_NUMBERS if best.profile.read.engines is not None else 0
-    return large + (len(best.reads.bounds) if best.reads is not None else 1)
+    return large + (len(best.reads.told) if best.reads is not None else 1)
 
 
-def _adopted(best: Explanation, found: LineFit, *, is_read: bool) -> Explanation:
+def _adopted(best: Explanation, found: Side, *, is_read: bool) -> Explanation:
     """*best* with one side as *found*."""
     side = ("read", "dies", "commands") if is_read else ("write",)
     kept = {k: v for k, v in best.joint.items() if k.partition(".")[0] not in side}
     unidentified = {k: v for k, v in best.unidentified.items() if k.partition(".")[0] not in side}
-    profile = found.profile
     if is_read:  # the same drain from another number of dies
-        ratio = profile.dies.value / best.profile.dies.value
-        profile = _scaled(profile, ratio)
+        ratio = found.profile.dies.value / best.profile.dies.value
+        found = replace(found, profile=_scaled(found.profile, ratio))
         kept = {k: v * ratio if k == "write.program" else v for k, v in kept.items()}
     length = len(next(iter(found.columns.values())))
     kept = {k: np.resize(v, length) for k, v in kept.items()}
-    found_of = replace(
-        best, profile=profile, joint={**kept, **found.columns}, notes=(*best.notes, found.note),
-        unidentified={**unidentified, **found.unidentified},
-    )  # fmt: skip
-    if is_read:
-        return replace(found_of, ceiling=None, reads=None)
-    return replace(found_of, limit=None, writes=None)
+    rest = replace(best, joint=kept, unidentified=unidentified)
+    own: dict[str, None] = dict.fromkeys(("ceiling", "reads") if is_read else ("limit", "writes"))
+    return replace(rest.having(found, **own), cost=best.cost)
 
 
 def _scaled(profile: DriveProfile, ratio: float) -> DriveProfile:

@@ -206,8 +206,8 @@ def _is_full(host: BenchHost, point: Point) -> bool:
     return share > NEARLY
 
 
-def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, list[str]]:
-    """*host* with the cycles that *points* tell, and what is said.
+def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> BenchHost:
+    """*host* with the cycles that *points* tell; *notes* get why.
 
     CPU figures count where they differ by more than `UNLIKE` from the named stack.
     """
@@ -220,12 +220,12 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, l
     if shown is not None and not any(p.cpu_s for p in rows):
         factor = 1 / thread_share(host, shown)
         if abs(math.log(factor)) < ERROR:
-            return host, []
-        said = (
+            return host
+        found = (
             f"{shown.name}: {why}, so its threads are taken to be full: a request takes "
             f"{1e6 * shown.jobs / shown.iops:.3g} us of one"
         )
-        return _scaled(host, factor, said)
+        return _scaled(host, factor, found, notes)
     small = [p for p in rows if p.cpu_s and p.block_size < LARGE and p.raid == ""]
     known = [(p.cpu_s or 0.0) * hz / thread_cycles(stack, p) for p in small]
     own = stack.submit.value + stack.complete.value
@@ -241,7 +241,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, l
         if full is not None:
             factor = 1 / thread_share(host, full)
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
-        return host, []
+        return host
     factor = min(factor, 1 / asked)
     found = f"CPU figures tell {factor:.2f} times the cycles of {stack.name} at {host.ghz:g} GHz"
     if asked > POSSIBLE:
@@ -249,7 +249,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point]) -> tuple[BenchHost, l
             f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
             f"{host.ghz:g} GHz does {hz / own:,.0f} at most"
         )
-    return _scaled(host, factor, found)
+    return _scaled(host, factor, found, notes)
 
 
 def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
@@ -323,11 +323,10 @@ def _likely_full(host: BenchHost, points: Sequence[Point]) -> Point | None:
     return None if any(p.iops < MORE * top.iops for p in more) else top
 
 
-def _scaled(host: BenchHost, factor: float, found: str) -> tuple[BenchHost, list[str]]:
-    """*host* with *factor* times the cycles of its stack, and why."""
-    said = (
+def _scaled(host: BenchHost, factor: float, found: str, notes: list[str]) -> BenchHost:
+    """*host* with *factor* times the cycles of its stack, which was *found*."""
+    notes.append(
         f"{found}: it is not the stack that measured; its cycles are taken {factor:.2f} times "
         "here and in predictions on that stack (calibrate --stack would tell them one by one)"
     )
-    told = replace(host, stack=host.stack.with_cycles(factor), clock_sd=BenchHost.clock_sd)
-    return told, [said]
+    return replace(host, stack=host.stack.with_cycles(factor), clock_sd=BenchHost.clock_sd)

@@ -18,44 +18,16 @@ from nvmesim.calibrate.bench import BenchHost, free_host
 from nvmesim.calibrate.drive.batch_service import as_a_read
 from nvmesim.calibrate.drive.gate import missed_means
 from nvmesim.calibrate.drive.laws import OPEN
-from nvmesim.calibrate.drive.read_side import CLEAN, blank_reads
-from nvmesim.calibrate.drive.write_side import blank_writes
-from nvmesim.calibrate.evidence import intervals, joint_of, with_draws, with_numbers, with_span
+from nvmesim.calibrate.drive.read_side import CLEAN
+from nvmesim.calibrate.drive.starting_point import blank_drive
+from nvmesim.calibrate.evidence import joint_of, with_draws, with_numbers, with_span
 from nvmesim.calibrate.infer.optimum import Solution, is_stopping, solve
 from nvmesim.calibrate.infer.posterior import CHI_SQUARE, Inferred, infer
 from nvmesim.calibrate.infer.problem import Problem
+from nvmesim.calibrate.infer.solved import intervals
 from nvmesim.calibrate.notes import named
-from nvmesim.calibrate.trace.start import (
-    LONE_DIES,
-    MOST_COMMANDS,
-    Search,
-    Structure,
-    bank_search,
-    built,
-    built_rounds,
-    dies_asked,
-    identified_keys,
-    peak_rate,
-    read_units,
-    rounds_guesses,
-    rounds_search,
-    screened,
-    split_doubt,
-    unit_of,
-    with_rounds_intervals,
-)
-from nvmesim.calibrate.trace.task import (
-    KEYS,
-    JudgedClass,
-    TraceBank,
-    all_requests,
-    classes_of,
-    judge,
-    misfits,
-    numbers,
-    trace_task,
-    unidentified,
-)
+from nvmesim.calibrate.trace import start, task
+from nvmesim.calibrate.trace.start import Structure
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.errors import FitError
 
@@ -94,7 +66,7 @@ class TraceFit:
     """A drive fitted to a trace, and the evidence."""
 
     profile: DriveProfile
-    classes: tuple[JudgedClass, ...]
+    classes: tuple[task.JudgedClass, ...]
     warnings: tuple[str, ...] = ()
     free_parameters: tuple[str, ...] = ()
     structure: Structure = field(default_factory=Structure)
@@ -138,30 +110,25 @@ class _Fitting:
         self.host = host or free_host()
         runs = int(np.clip(-(-SIMULATED // len(self.used)), 1, MAX_RUNS))
         self.replayer = Replayer(self.used, self.host, runs=runs)
-        self.classes = classes_of(self.used)
+        self.classes = task.classes_of(self.used)
         if not self.classes:
             raise FitError(f"{arrivals.source}: no operation and size has enough requests")
         # some are kept from the screening, so that models are compared on what none has seen
         most = min(SCREENED, int(SEEN * len(self.used)))
         few = self.used.windows(most)
-        self.unseen = ~screened(len(self.used), most)
-        self.screen = (Replayer(few, self.host), classes_of(few))
-        self.search = bank_search(self.used)
-        self.rounds_search = rounds_search(self.used)
+        self.unseen = ~start.screened(len(self.used), most)
+        self.screen = (Replayer(few, self.host), task.classes_of(few))
+        self.search = start.bank_search(self.used)
+        self.rounds_search = start.rounds_search(self.used)
         self.depth = int(self.used.depth.max())
         self.choice = ""
         self.notes: list[str] = []
-        q, unit = Quantity, Quantity(value=unit_of(self.used))
-        self.template = DriveProfile(
-            name=name, link=str(self.host.link),
-            capacity=q(value=1e12, basis="assumed"),
-            host_included=host is None, captured_on=captured_on,
-            dies=q(value=LONE_DIES), channels=q(value=8), commands=q(value=1e6, basis="assumed"),
-            read_bandwidth=q(value=1e11, basis="assumed"),
-            write_bandwidth=q(value=1e11, basis="assumed"),
-            read=blank_reads().model_copy(update={"unit": unit}),
-            write=blank_writes().model_copy(update={"unit": unit}),
-        )  # fmt: skip
+        blank = blank_drive(name, str(self.host.link), captured_on, host is None)
+        unit = Quantity(value=start.unit_of(self.used))
+        self.template = with_numbers(blank, {
+            "dies": Quantity(value=start.LONE_DIES), "read.unit": unit, "write.unit": unit,
+            "read_bandwidth": Quantity(value=1e11), "write_bandwidth": Quantity(value=1e11),
+        })  # fmt: skip
 
     def fit(self, held_out: Arrivals | None) -> TraceFit:
         best = self._search()
@@ -173,14 +140,14 @@ class _Fitting:
         misses = missed_means(
             self.all.source, self.used.write, self.used.latency_s, served.mean(axis=0),
         )  # fmt: skip
-        judged = judge([all_requests(self.used), *self.classes], served, held_out=False)
+        judged = task.judge([task.all_requests(self.used), *self.classes], served, held_out=False)
         sample = Sample(self.used.at_ps / 1e12, self.used.latency_s, served[0], False)
         if held_out is not None and len(held_out):
             self.tell("replaying what was held out")
             begun = held_out.begun(acknowledged_s(self.all.latency_s[self.all.write]))
             again = Replayer(begun, self.host).latencies_s(profile)
-            classes = [all_requests(held_out), *classes_of(held_out)]
-            judged += judge(classes, again, held_out=True)
+            classes = [task.all_requests(held_out), *task.classes_of(held_out)]
+            judged += task.judge(classes, again, held_out=True)
             sample = Sample(held_out.at_ps / 1e12, held_out.latency_s, again[0], True)
         return TraceFit(
             profile, tuple(judged), tuple(self._doubts(judged, structure)),
@@ -192,14 +159,15 @@ class _Fitting:
     def _search(self) -> _Try:
         """Screen structures with few requests, twice as each choice depends on the others."""
         used = self.used
-        best = self._at(Structure(dies_asked(used)), self.search.column("start"), SCREEN_ROUNDS)
+        first = Structure(start.dies_asked(used))
+        best = self._at(first, self.search.column("start"), SCREEN_ROUNDS)
         for turn in range(2):
             before = best.structure
             if used.write.any():
                 best = self._better(
                     best, [replace(best.structure, through=t) for t in (False, True)]
                 )
-            if read_units(used) > 1:
+            if start.read_units(used) > 1:
                 best = self._better(best, [replace(best.structure, engines=n) for n in ENGINES])
             # the distribution holds other numbers of dies, but not far more or fewer; lone requests
             # wait for none
@@ -215,8 +183,8 @@ class _Fitting:
                 "that predicts requests that were left out of the fit better"
             )
             tries = [
-                self._at(served.structure, start, 2 * FINE_ROUNDS, fine=True)
-                for start in (served.values, *rounds_guesses(self.rounds_search))
+                self._at(served.structure, begin, 2 * FINE_ROUNDS, fine=True)
+                for begin in (served.values, *start.rounds_guesses(self.rounds_search))
             ]
             return min(tries, key=lambda t: t.found.cost)
         return best
@@ -226,33 +194,33 @@ class _Fitting:
         if len(np.unique(self.used.depth)) < 3:
             return None
         tries = [
-            self._at(Structure(dies=1, rounds=True), start, 2 * SCREEN_ROUNDS)
-            for start in rounds_guesses(self.rounds_search)
+            self._at(Structure(dies=1, rounds=True), begin, 2 * SCREEN_ROUNDS)
+            for begin in start.rounds_guesses(self.rounds_search)
         ]
         return min(tries, key=lambda t: t.found.cost)
 
     def _tells(self, tried: _Try) -> float:
         """Half chi-square of *tried* on the requests that the screening left out."""
-        classes = classes_of(self.used, self.unseen) or self.classes
-        made = self._made(tried.found.values, tried.structure)
-        return 0.5 * float(np.sum(np.square(misfits(classes, self.replayer.latencies_s(made)))))
+        classes = task.classes_of(self.used, self.unseen) or self.classes
+        served = self.replayer.latencies_s(self._made(tried.found.values, tried.structure))
+        return 0.5 * float(np.sum(np.square(task.misfits(classes, served))))
 
     def _better(self, best: _Try, structures: Sequence[Structure]) -> _Try:
         """The best of *best* and *structures*, each searched from the best's values."""
-        start, names = best, self._begin(best.structure).names
+        begin, names = best, self._begin(best.structure).names
         for structure in structures:
-            if structure == start.structure or is_stopping():
+            if structure == begin.structure or is_stopping():
                 continue
-            values = start.values
+            values = begin.values
             if self.used.full and "program" in names:  # a drain that was seen stays what it is
-                values[names.index("program")] *= structure.dies / start.structure.dies
+                values[names.index("program")] *= structure.dies / begin.structure.dies
             tried = self._at(structure, values, SCREEN_ROUNDS)
             if tried.found.cost < best.found.cost:
                 best = tried
         return best
 
     def _at(
-        self, structure: Structure, start: Sequence[float], rounds: int, *, fine: bool = False
+        self, structure: Structure, begin: Sequence[float], rounds: int, *, fine: bool = False
     ) -> _Try:
         self.tell(
             ("trace: batch service" if structure.rounds else f"trace: {structure.dies} dies")
@@ -264,10 +232,10 @@ class _Fitting:
         replayer, classes = (self.replayer, self.classes) if fine else self.screen
 
         def residuals(x: Floats) -> list[float]:
-            return misfits(classes, replayer.latencies_s(self._made(x, structure)))
+            return task.misfits(classes, replayer.latencies_s(self._made(x, structure)))
 
         low, high = s.column("low"), s.column("high")
-        inside = np.clip(np.asarray(start), low, high).tolist()
+        inside = np.clip(np.asarray(begin), low, high).tolist()
         found = solve(residuals, inside, rounds=rounds, low=low, high=high, step=s.column("step"))
         return _Try(structure, found)
 
@@ -277,10 +245,10 @@ class _Fitting:
         names = self._begin(structure).names
         v = dict(zip(names, (float(value) for value in x), strict=True))
         if structure.rounds:
-            return built_rounds(self.template, v)
-        return built(self.template, v, structure)
+            return start.built_rounds(self.template, v)
+        return start.built(self.template, v, structure)
 
-    def _begin(self, structure: Structure) -> Search:
+    def _begin(self, structure: Structure) -> start.Search:
         return self.rounds_search if structure.rounds else self.search
 
     def _in_rounds(self, best: _Try) -> DriveProfile:
@@ -288,9 +256,8 @@ class _Fitting:
         found = best.found
         names = self.rounds_search.names
         bounds = intervals(names, found.values, found)
-        profile = with_rounds_intervals(
-            self._made(found.values, best.structure), bounds, self._source()
-        )
+        made = self._made(found.values, best.structure)
+        profile = start.with_rounds_intervals(made, bounds, self._source())
         if self.used.write.any() or profile.rounds is None:
             return profile
         return with_numbers(profile, {"rounds.write": as_a_read(profile.rounds.read)})
@@ -310,14 +277,13 @@ class _Fitting:
             found.append(self._inferred(structure, best))
             if found[-1][2].tau <= CLEAN or is_stopping():
                 break
-        bank, task, inferred = min(found, key=lambda f: (f[2].tau, f[2].chi))
+        bank, problem, inferred = min(found, key=lambda f: (f[2].tau, f[2].chi))
         values, structure = bank.decoded(inferred.best)
-        profile = built(self.template, values, structure)
-        keys = identified_keys(profile, values)
-        rows = [numbers(built(self.template, *bank.decoded(u)), keys) for u in inferred.draws]
-        columns = {key: np.array([row[key] for row in rows]) for key in keys}
-        open_ = unidentified(task, inferred.draws)
-        assumed = [key for name in open_ for key in KEYS.get(name, ())]
+        profile = start.built(self.template, values, structure)
+        rows = [start.bank_numbers(self.template, *bank.decoded(u))[0] for u in inferred.draws]
+        columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+        open_ = task.unidentified(problem, inferred.draws)
+        assumed = [key for name in open_ for key in task.KEYS.get(name, ())]
         if open_:
             self.notes.append(
                 f"{self.all.source}: not determined by this trace, any value in the interval is as "
@@ -325,14 +291,14 @@ class _Fitting:
             )
         profile = with_draws(profile, columns, self._source(), assumed)
         profile = profile.model_copy(update={"joint": joint_of(profile, columns)})
-        if task.profiled in task.names:
+        if problem.profiled in problem.names:
             profile = self._with_commands(profile, bank, inferred)
-        if "latency" in task.names:
-            self.notes += split_doubt(profile, self.all.source)
+        if "latency" in problem.names:
+            self.notes += start.split_doubt(profile, self.all.source)
         return profile, structure
 
     def _with_commands(
-        self, profile: DriveProfile, bank: TraceBank, inferred: Inferred
+        self, profile: DriveProfile, bank: task.TraceBank, inferred: Inferred
     ) -> DriveProfile:
         """Return *profile* with an interval of the controller's rate that is open where it is."""
         slow, fast = bank.rate(inferred.span[1]), bank.rate(inferred.span[0])
@@ -344,22 +310,25 @@ class _Fitting:
             )
         return with_span(profile, "commands", (slow, fast), profile.commands.source)
 
-    def _inferred(self, structure: Structure, best: _Try) -> tuple[TraceBank, Problem, Inferred]:
+    def _inferred(
+        self, structure: Structure, best: _Try
+    ) -> tuple[task.TraceBank, Problem, Inferred]:
         """The joint distribution of *structure*'s numbers, begun at least squares' *best*."""
         names, known = self.search.names, {p.name: p for p in self.search.parameters}
         begin = dict(zip(names, best.values, strict=True))
         if structure.engines != best.structure.engines and "read_slope" in begin:
             begin["read_slope"] = known["read_slope"].start
-        bank = TraceBank(tuple(names), peak_rate(self.used), MOST_COMMANDS, structure)
+        peak = start.peak_rate(self.used)
+        bank = task.TraceBank(tuple(names), peak, start.MOST_COMMANDS, structure)
         coordinates = bank.coordinates(bank.encoded(begin), known)
-        task = trace_task(bank, self.used, self.host, self.template, coordinates)
+        problem = task.trace_task(bank, self.used, self.host, self.template, coordinates)
         said = f"trace: {structure.engines} data engines, " if structure.engines else "trace: "
-        return bank, task, infer(task, tell=lambda step: self.tell(said + step))
+        return bank, problem, infer(problem, tell=lambda step: self.tell(said + step))
 
     def _source(self) -> str:
         return f"{self.all.source}: {len(self.used)} requests one by one"
 
-    def _doubts(self, judged: Sequence[JudgedClass], structure: Structure) -> list[str]:
+    def _doubts(self, judged: Sequence[task.JudgedClass], structure: Structure) -> list[str]:
         said = [self.choice] if self.choice else []
         said += self.notes
         if self.template.host_included:
@@ -381,8 +350,9 @@ class _Fitting:
                 "known from this trace, nor the tail at greater depth"
             )
         if self.depth == 1 and not self.used.write.all():
+            pace = start.peak_rate(self.used)
             said.append(
-                f"one request was outstanding at a time: {peak_rate(self.used) / 1e3:.3g}k/s is "
+                f"one request was outstanding at a time: {pace / 1e3:.3g}k/s is "
                 "the trace's own pace and no limit of the drive; commands per second are assumed"
             )
         if self.used.full:
@@ -416,7 +386,7 @@ class _Try:
 def _drift(a: Arrivals) -> float:
     """Median, over (operation, size, depth) classes, of the change of p50 from half to half."""
     first, second = a.halves()
-    before = {c.label: c.percentiles_s.get(50.0) for c in classes_of(first)}
-    after = {c.label: c.percentiles_s.get(50.0) for c in classes_of(second)}
+    before = {c.label: c.percentiles_s.get(50.0) for c in task.classes_of(first)}
+    after = {c.label: c.percentiles_s.get(50.0) for c in task.classes_of(second)}
     changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
     return float(np.median(changes)) if changes else 0.0

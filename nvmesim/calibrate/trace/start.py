@@ -135,45 +135,43 @@ class Structure:
     """No dies: one server that takes all that is queued."""
 
 
-def built(template: DriveProfile, v: dict[str, float], structure: Structure) -> DriveProfile:
-    """*template* with these values (ps, 1/s) and structure; a slope is each further unit's."""
+def bank_numbers(
+    template: DriveProfile, v: Mapping[str, float], structure: Structure
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Numbers of a bank of dies that these values (ps, 1/s) tell, and others beside them.
+
+    A slope is each further unit's.
+    """
     unit = template.read.unit.value
-    made: dict[str, float] = {"dies": structure.dies, "channels": min(8, structure.dies)}
+    told, others = {"dies": float(structure.dies)}, {"channels": float(min(8, structure.dies))}
     if "latency" in v:
         base = v["latency"] * v["share"] / (1 + v["share"])
-        made |= {"read.base": base, "read.die": v["latency"] - base, "read.die_cv": v["cv"]}
-        made["read.channel"] = min(CHANNEL_PS, CHANNEL_SHARE * v["latency"])
+        told |= {"read.base": base, "read.die": v["latency"] - base, "read.die_cv": v["cv"]}
+        others["read.channel"] = min(CHANNEL_PS, CHANNEL_SHARE * v["latency"])
         if "commands" in v:
-            made["commands"] = v["commands"]
+            told["commands"] = v["commands"]
         if structure.engines and "read_slope" in v:
-            made |= {"read.engines": structure.engines, "read.split": v["read_slope"]}
+            told["read.split"], others["read.engines"] = v["read_slope"], structure.engines
         elif "read_slope" in v:
-            made["read_bandwidth"] = unit / v["read_slope"] * 1e12
-    numbers: dict[str, Any] = {}
+            told["read_bandwidth"] = unit / v["read_slope"] * 1e12
     if "program" in v:
-        numbers["write.through"] = through = structure.through
-        made |= {"write.base": v["write_latency"], "write.program": v["program"]}
-        made["write.base_cv"] = 0.1 if through else v["write_cv"]
-        made["write.program_cv"] = v["write_cv"] if through else 0.1
+        spread, other = "write.base_cv", "write.program_cv"
+        if structure.through:
+            spread, other = other, spread
+        told |= {"write.base": v["write_latency"], spread: v["write_cv"]}
+        told["write.program"], others[other] = v["program"], 0.1
         if "write_slope" in v:
-            made["write_bandwidth"] = unit / v["write_slope"] * 1e12
-    numbers |= {key: Quantity(value=value) for key, value in made.items()}
+            told["write_bandwidth"] = unit / v["write_slope"] * 1e12
+    return told, others
+
+
+def built(template: DriveProfile, v: Mapping[str, float], structure: Structure) -> DriveProfile:
+    """*template* with the numbers of these values (ps, 1/s) and structure."""
+    told, others = bank_numbers(template, v, structure)
+    numbers: dict[str, Any] = {k: Quantity(value=x) for k, x in {**told, **others}.items()}
+    if "program" in v:
+        numbers["write.through"] = structure.through
     return with_numbers(template, numbers)
-
-
-def identified_keys(profile: DriveProfile, values: Mapping[str, float]) -> list[str]:
-    """Dotted keys of *profile*'s numbers that `built` made of *values*, and the dies."""
-    keys = ["dies"]
-    if "latency" in values:
-        keys += ["read.base", "read.die", "read.die_cv"]
-        keys += ["commands"] if "commands" in values else []
-        if "read_slope" in values:
-            keys.append("read.split" if profile.read.engines is not None else "read_bandwidth")
-    if "program" in values:
-        spread = "program_cv" if profile.write.through else "base_cv"
-        keys += ["write.base", f"write.{spread}", "write.program"]
-        keys += ["write_bandwidth"] if "write_slope" in values else []
-    return keys
 
 
 def split_doubt(profile: DriveProfile, source: str) -> list[str]:

@@ -330,12 +330,3 @@ def unidentified(task: Problem, draws: Floats) -> list[str]:
     """Coordinates of *draws*, float64[n_draws, n_coordinates], that are as open as before."""
     before = (task.high - task.low) / np.sqrt(12)
     return [n for n, w in zip(task.names, draws.std(axis=0) / before, strict=True) if w > TOLD]
-
-
-def numbers(profile: DriveProfile, keys: Sequence[str]) -> dict[str, float]:
-    """Dotted key -> value in *profile*."""
-    found: dict[str, float] = {}
-    for key in keys:
-        part, _, name = key.rpartition(".")
-        found[key] = getattr(getattr(profile, part) if part else profile, name).value
-    return found

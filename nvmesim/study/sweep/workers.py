@@ -56,19 +56,32 @@ def serve() -> None:
         answers.flush()
 
 
+def started(*arguments: str, stderr: IO[bytes] | None = None) -> subprocess.Popen[str]:
+    """Start this Python with *arguments*: a process of one thread that is written to and read."""
+    environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
+    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-P", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=stderr, env=environment, encoding="utf-8", start_new_session=os.name == "posix",
+    )  # fmt: skip
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End *process* now; what was still to be written is not wanted any more."""
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    process.wait()
+
+
 class Worker:
     """One process; ask it one thing at a time."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1")}
-        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        session: dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {}
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVE],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
-            env=environment, encoding="utf-8", **session,
-        )  # fmt: skip
+        self.process = started("-c", _SERVE, stderr=self._stderr)
 
     def ask(self, job: SweepJob) -> PointAnswer | None:
         """Return the answer to *job*, None if the process died of it."""
@@ -93,13 +106,7 @@ class Worker:
 
     def stop(self) -> None:
         """End the process now."""
-        self.process.kill()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                # What was still to be written is not wanted any more.
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        self.process.wait()
+        end(self.process)
         self._stderr.close()
 
 
