@@ -182,7 +182,6 @@ class Best(Drawable):
         return next((d for d in self.designs if d.met), None)
 
     def __str__(self) -> str:
-        """Return the answer in one or two sentences."""
         found = self.best
         if found is None:
             return self._nearest()
@@ -287,7 +286,12 @@ def best(
                 near = first.applied if isinstance(first, StateAnswer) else None
                 found += [pool.submit(search.answer, changed, values, state, near)
                           for state in asked[1:]]  # fmt: skip
-            designs = [_design(v, [f.result() for f in found]) for v, _, found in waiting]
+            designs = []
+            for values, _, found in waiting:
+                answers = [f.result() for f in found]
+                error = next((str(a) for a in answers if isinstance(a, InputError)), "")
+                known = tuple(a for a in answers if isinstance(a, StateAnswer) and not error)
+                designs.append(LevelDesign(values, known, error))
         except BaseException:
             search.stop.set()  # Ctrl-C stops each before its next run
             pool.shutdown(wait=False, cancel_futures=True)
@@ -342,14 +346,6 @@ class _Search:
             return StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
         except InputError as error:
             return error
-
-
-def _design(
-    values: Mapping[str, Any], found: Sequence[StateAnswer | InputError | None]
-) -> LevelDesign:
-    error = next((str(f) for f in found if isinstance(f, InputError)), "")
-    states = () if error else tuple(f for f in found if isinstance(f, StateAnswer))
-    return LevelDesign(values, states, error)
 
 
 def _goal(

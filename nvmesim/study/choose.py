@@ -25,7 +25,7 @@ from nvmesim.scenario.resolved import Drive, ResolvedScenario, Volume
 from nvmesim.study.designs import Goal, design_name, goal_from_dict, load_goal, short_by
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
-from nvmesim.study.sweep.point import Settings, SweepJob, to_frame
+from nvmesim.study.sweep.point import Settings, to_frame
 from nvmesim.study.sweep.workers import WorkerPool, usable_cpus
 from nvmesim.units import PS_PER_US, format_iops
 
@@ -221,7 +221,6 @@ class Choice(Charted):
         return pl.concat([found[:, :n], text, results], how="horizontal")
 
     def __str__(self) -> str:
-        """Return the answer in one sentence."""
         best, what = self.chosen, self.goal.objective.minimize
         if best is None:
             return self.nearest
@@ -358,9 +357,9 @@ class Search:
                 done += before
                 self._progress(f"{what}: {done} of {of}", done / of)
 
-        jobs = [SweepJob(c.number, c.tables, self._base, settings) for c in group]
-        rows = simulated_rows(jobs, self._workers, say, self._pool)
-        return [(c, rows[c.number]) for c in group]
+        tables = [(c.tables, self._base) for c in group]
+        rows = simulated_rows(tables, settings, self._workers, say, self._pool)
+        return list(zip(group, rows, strict=True))
 
     def judge(self, candidate: Candidate, row: dict[str, Any]) -> None:
         """Hold what was simulated against the limits; reject at the first that fails."""

@@ -7,7 +7,7 @@ simulation", ACM TOMACS 11(3), 2001: all share random numbers, those that fall b
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Final
@@ -24,7 +24,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
-from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings, SweepJob
+from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings
 from nvmesim.units import chance
 
 FIRST_ROUNDS: Final = 10
@@ -63,7 +63,6 @@ class Ranking:
         return [row["candidate"] for row in others if abs(row["mean"] - first["mean"]) < near]
 
     def __str__(self) -> str:
-        """Return the choice in one sentence."""
         left = self.table.filter(pl.col("dropped_after").is_null())["candidate"].to_list()
         if len(left) > 1:
             return f"not decided between {', '.join(left)} (by {self.metric})"
@@ -114,8 +113,8 @@ def rank(
     delta = 0.0
     for number in range(rounds):
         settings = Settings(seed=seed + number, requests=requests, certainty=False)
-        jobs = [SweepJob(i, *tables[i], settings) for i in alive]
-        for i, row in simulated_rows(jobs, workers or 1).items():
+        found = simulated_rows([tables[i] for i in alive], settings, workers or 1)
+        for i, row in zip(alive, found, strict=True):
             values[i].append(sign * _known(row, metric, names[i], requests))
         if progress is not None:
             progress(f"replication {number + 1}: {len(alive)} candidates left", number / rounds)
@@ -134,7 +133,8 @@ def rank(
     order = sorted(
         range(len(names)), key=lambda i: (-dropped.get(i, rounds + 1), -float(np.mean(values[i])))
     )
-    whole = _whole([tables[i] for i in order], seed, workers or 1)
+    # what `run` says of each: one number and one interval everywhere
+    whole = simulated_rows([tables[i] for i in order], Settings(seed=seed), workers or 1)
     ends = ENDS.get(metric, ("", ""))
     rows = [
         {"candidate": names[i], "mean": row.get(metric) or sign * float(np.mean(values[i])),
@@ -160,15 +160,6 @@ def is_behind(differences: Floats, delta: float, probability: float, candidates:
     variance = float(differences[:first].var(ddof=1))
     reach = eta * (first - 1) * variance / delta - delta * len(differences) / 2
     return bool(float(differences.sum()) < -max(0.0, reach))
-
-
-def _whole(
-    tables: Sequence[tuple[dict[str, Any], str]], seed: int, workers: int
-) -> list[dict[str, Any]]:
-    """What `run` says of each candidate: one number and one interval everywhere."""
-    jobs = [SweepJob(i, *scenario, Settings(seed=seed)) for i, scenario in enumerate(tables)]
-    found = simulated_rows(jobs, workers)
-    return [found[i] for i in range(len(jobs))]
 
 
 def _p_better(first: Mapping[str, Any], other: Mapping[str, Any], *, same_class: bool) -> float:

@@ -25,7 +25,7 @@ from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
-from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings, SweepJob
+from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings
 from nvmesim.units import format_size
 
 REQUESTS: Final = 40_000
@@ -118,15 +118,15 @@ def sensitivity(
     inputs = list(_inputs(tables, resolved, which))
     moved = [_with(tables, one, value) for one in inputs for value in one.ends(spread)]
     settings = Settings(seed=seed, requests=requests, certainty=False)
-    jobs = [SweepJob(n, changed, base, settings) for n, changed in enumerate([tables, *moved])]
+    asked = [(changed, base) for changed in (tables, *moved)]
 
     def say(done: int) -> None:
         if progress is not None:
-            progress(f"{done} of {len(jobs)} runs", done / len(jobs))
+            progress(f"{done} of {len(asked)} runs", done / len(asked))
 
     with ThreadPoolExecutor(1) as pool:  # beside the others, not after them
         whole = pool.submit(_whole, resolved, seed) if metric in FIGURES else None
-        answers = simulated_rows(jobs, workers, say)
+        answers = simulated_rows(asked, settings, workers, say)
     unmoved = answers[0].get(metric)
     if not unmoved:
         why = answers[0].get("error") or "too few requests, or no steady state"

@@ -127,8 +127,8 @@ class Quote:
     price: float | None
     """EUR, as typed or as the parts' profiles state."""
     healthy: Result
-    degraded: Result | None
-    rebuilding: Result | None
+    degraded: Result | None = None
+    rebuilding: Result | None = None
 
     @property
     def scenario(self) -> ResolvedScenario:

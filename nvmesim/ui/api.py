@@ -136,9 +136,9 @@ class Api:
         sheet = asked.get("sheet")
         wanted: dict[str, Any] = {"name": name}
         if isinstance(sheet, dict):
-            what, wanted["file"] = "sheet", str(self._sheet(sheet))
+            wanted["sheet"] = str(self._sheet(sheet))
         else:
-            what, wanted["captured_on"] = "calibrate", host
+            wanted["captured_on"] = host
             wanted["files"] = [str(file) for file in self._captures(asked)]
 
         def keep(job: PageJob) -> None:
@@ -146,7 +146,7 @@ class Api:
                 del self.own[next(iter(self.own))]
             self.own[name] = job.data.pop("profile")
 
-        return self._started(what, wanted, keep)
+        return self._started("calibrate", wanted, keep)
 
     def check(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start the search for why a server does not do what is predicted."""

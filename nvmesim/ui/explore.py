@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from nvmesim.errors import InputError, NvmesimError
-from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -65,7 +64,7 @@ def explore(
         if requests is not None:
             shown.value = view.html(values)
             return
-        shown.value = view.first(values)
+        shown.value = view.html(values, is_first_look=True)
         background.submit(refine, values)
 
     def refine(values: Mapping[str, Any]) -> None:
@@ -108,30 +107,19 @@ class _View:
         """True if the sliders have not moved since *values*."""
         return values is self._values
 
-    def result(self, values: Mapping[str, Any], progress: Progress | None = None) -> Result:
-        """Simulate at *values* as `nvmesim run` does, without reliefs."""
-        return simulate(self._scenario(values), requests=self._requests, seed=self._seed,
-                        reliefs=False, progress=progress)  # fmt: skip
-
-    def _scenario(self, values: Mapping[str, Any]) -> Scenario:
-        return scenario_from_dict(put(self._tables, values), self._base)
-
-    def first(self, values: Mapping[str, Any]) -> str:
-        """Say what a first look at *values* shows."""
-        return self._said(values, lambda: first_look(self._scenario(values), self._seed),
-                          is_first_look=True)  # fmt: skip
-
-    def html(self, values: Mapping[str, Any], progress: Progress | None = None) -> str:
-        """Simulate at *values* and say what comes out; an impossible design says why."""
-        return self._said(values, lambda: self.result(values, progress))
-
-    def _said(
-        self, values: Mapping[str, Any], simulated: Callable[[], Result], *,
+    def html(
+        self, values: Mapping[str, Any], progress: Progress | None = None, *,
         is_first_look: bool = False,
     ) -> str:  # fmt: skip
+        """Simulate at *values* and say what comes out; an impossible design says why."""
         started = time.perf_counter()
         try:
-            result = simulated()
+            scenario = scenario_from_dict(put(self._tables, values), self._base)
+            if is_first_look:
+                result = first_look(scenario, self._seed)
+            else:  # as `nvmesim run` does, without reliefs
+                result = simulate(scenario, requests=self._requests, seed=self._seed,
+                                  reliefs=False, progress=progress)  # fmt: skip
         except NvmesimError as error:
             return _wrapped([Line(str(error), "head")])
         took = 1e3 * (time.perf_counter() - started)

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 from nvmesim import limits
 from nvmesim.catalog.toml import to_toml
@@ -40,9 +40,6 @@ from nvmesim.ui.answer import (
 )
 from nvmesim.ui.controls import start
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
-
-if TYPE_CHECKING:
-    from nvmesim.calibrate.evidence import DriveFit
 
 COARSE_REQUESTS: Final = 4_000
 MOST_WALL_S: Final = 60.0
@@ -198,8 +195,7 @@ def compare_designs(
         healthy = simulated(f"simulating {name}", design)
         other = {state: simulated(f"{name}, {state}", scenario_of(changed))
                  for state, changed in states[n].items()}  # fmt: skip
-        quotes.append(Quote(tables[n], prices[n], healthy, other.get("degraded"),
-                            other.get("rebuilding")))  # fmt: skip
+        quotes.append(Quote(tables[n], prices[n], healthy, **other))
     gains = []
     for design in designs[1:]:
         gains.append(compare(designs[0], design, progress=progress))
@@ -239,28 +235,22 @@ def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> 
 # Calibrate ----------------------------------------------------------------------------------------
 
 
-def calibrate(job: Job, files: Sequence[str], name: str, captured_on: str) -> None:
-    """Publish the drive fitted to *files* with its verdict."""
-    from nvmesim.calibrate.drive.fit import fit_drive
-    from nvmesim.capture.registry import read_captures
-
-    job.tell("reading")
-    captures = read_captures(files)
-    fit = fit_drive(captures, name=name, captured_on=captured_on or None, tell=job.tell)
-    _publish_fit(job, fit, name)
-
-
-def calibrate_sheet(job: Job, file: str, name: str) -> None:
-    """Publish the drive fitted to the datasheet in *file*."""
+def calibrate(
+    job: Job, name: str, files: Sequence[str] = (), captured_on: str = "", sheet: str = ""
+) -> None:
+    """Publish the drive fitted to *files*, or to the datasheet in *sheet*, with its verdict."""
     from nvmesim.calibrate.datasheet import read_datasheet
+    from nvmesim.calibrate.drive.fit import fit_drive
     from nvmesim.calibrate.drive.sheet import fit_datasheet
-
-    _publish_fit(job, fit_datasheet(read_datasheet(Path(file)), name=name, tell=job.tell), name)
-
-
-def _publish_fit(job: Job, fit: DriveFit, name: str) -> None:
+    from nvmesim.capture.registry import read_captures
     from nvmesim.show.views.fits import evidence, fit_page
 
+    if sheet:
+        fit = fit_datasheet(read_datasheet(Path(sheet)), name=name, tell=job.tell)
+    else:
+        job.tell("reading")
+        captures = read_captures(files)
+        fit = fit_drive(captures, name=name, captured_on=captured_on or None, tell=job.tell)
     job.keep_report(fit_page(fit))
     text = to_toml(fit.profile)
     usable = not fit.profile.missed
@@ -300,8 +290,7 @@ def warm(_: Job) -> None:
 
 WORK: Final[Mapping[str, Callable[..., None]]] = {
     "refine": refine, "compare": compare_designs, "choose": choose_design, "best": find_best,
-    "calibrate": calibrate, "sheet": calibrate_sheet, "check": check_server,
-    "warm": warm,
+    "calibrate": calibrate, "check": check_server, "warm": warm,
 }  # fmt: skip
 """Work by the name that `Jobs.start` takes."""
 

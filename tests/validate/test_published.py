@@ -61,7 +61,7 @@ def test_free_parameters_are_no_more_than_inputs(name):
 def test_a_question_holds_no_target(name):
     published = read_set(PUBLISHED / name)
     question = Question.of(published)
-    assert all(row.role == "input" for row in question.inputs)
+    assert all(row.role == "input" for row in question.rows)
     assert set(question.asked) == {row.key for row in published.rows}
 
 

@@ -210,18 +210,16 @@ def refuse_unless_free(machine: Machine, device: str) -> str:
         ["lsblk", "-J", "-o", "NAME,TYPE,MOUNTPOINT,FSTYPE,PTTYPE,SERIAL,RO", device], QUICK_S
     )
     (found,) = json.loads(text)["blockdevices"]
-    reasons = []
-    if found.get("type") not in ("disk", "loop"):
-        reasons.append(f"is a {found.get('type')}, not a whole disk")
-    if found.get("mountpoint"):
-        reasons.append(f"is mounted on {found['mountpoint']}")
-    if found.get("children"):
-        reasons.append(f"has {len(found['children'])} partitions or holders")
-    for key, what in (("fstype", "file system or member"), ("pttype", "partition table")):
-        if found.get(key):
-            reasons.append(f"has a {what} ({found[key]})")
-    if found.get("ro") in (True, "1"):  # lsblk before 2.33 prints texts
-        reasons.append("is read-only")
+    kind, place, inside = (found.get(key) for key in ("type", "mountpoint", "children"))
+    system, table = found.get("fstype"), found.get("pttype")
+    reasons = [text for is_so, text in (
+        (kind not in ("disk", "loop"), f"is a {kind}, not a whole disk"),
+        (place, f"is mounted on {place}"),
+        (inside, f"has {len(inside or ())} partitions or holders"),
+        (system, f"has a file system or member ({system})"),
+        (table, f"has a partition table ({table})"),
+        (found.get("ro") in (True, "1"), "is read-only"),  # lsblk before 2.33 prints texts
+    ) if is_so]  # fmt: skip
     if not reasons:
         # 2: there is nothing on it; anything else, and no blkid, is no such answer
         quoted = shlex.quote(device)

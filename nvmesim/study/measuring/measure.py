@@ -294,19 +294,14 @@ def _measured(plan: Plan, row: Row, *, is_first: bool) -> MeasuredStep:
 def _looked_at(
     plan: Plan, steps: Sequence[MeasuredStep]
 ) -> tuple[DriveFit | None, _Emulator | None]:
-    """The drive as far as *steps* determine one, and what else could be learned of it."""
-    fit = _fitted(plan, steps)
-    return fit, None if fit is None else _Emulator.of(fit.profile, plan)
-
-
-def _fitted(plan: Plan, steps: Sequence[MeasuredStep]) -> DriveFit | None:
-    """Return the drive as far as the rows determine one, in whatever order they were measured."""
+    """The drive as far as *steps* determine one, in any order, and what else could be learned."""
     listed = sorted(steps, key=lambda step: plan.rows.index(step.row))
     captures = read_captures([step.file for step in listed])
     try:
-        return fit_drive(captures, name=plan.name, captured_on=f"{plan.stack},{plan.link}")
+        fit = fit_drive(captures, name=plan.name, captured_on=f"{plan.stack},{plan.link}")
     except (FitError, CaptureError, InputError):
-        return None
+        return None, None
+    return fit, _Emulator.of(fit.profile, plan)
 
 
 # What a row would tell ---------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -175,12 +175,16 @@ def simulate_all(
 
 
 def simulated_rows(
-    jobs: Sequence[SweepJob], workers: int | None, say: Callable[[int], None] = lambda done: None,
-    pool: WorkerPool | None = None,
-) -> dict[int, dict[str, Any]]:  # fmt: skip
-    """Return number -> row of all *jobs*, by *pool* if given; *say* is told how many are done."""
+    scenarios: Iterable[tuple[Mapping[str, Any], str]], settings: Settings, workers: int | None,
+    say: Callable[[int], None] = lambda done: None, pool: WorkerPool | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the row of each of *scenarios*, as `tables_of` gives them; *pool* as workers if given.
+
+    *say* is told how many are done.
+    """
+    jobs = [SweepJob(i, *scenario, settings) for i, scenario in enumerate(scenarios)]
     rows: dict[int, dict[str, Any]] = {}
     for found in simulate_all(iter(jobs), len(jobs), workers=workers, pool=pool):
         rows[found.number] = found.row
         say(len(rows))
-    return rows
+    return [rows[i] for i in range(len(jobs))]

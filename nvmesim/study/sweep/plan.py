@@ -158,7 +158,6 @@ class SweepPlan:
     over: Mapping[str, tuple[Any, ...]]
 
     def __len__(self) -> int:
-        """Return the number of points."""
         return math.prod(map(len, self.over.values()))
 
     @property

@@ -141,11 +141,8 @@ def answer(job: SweepJob) -> PointAnswer:
 
 def predict(scenario: ResolvedScenario, settings: Settings) -> Result:
     """Simulate as `nvmesim run` does, without what-ifs; Ctrl-C is raised."""
-    result = simulate(
-        scenario, engine=settings.engine, seed=settings.seed, precision=settings.precision,
-        requests=settings.requests, max_requests=settings.max_requests, reliefs=False,
-        over_time=False, certainty=settings.certainty,
-    )  # fmt: skip
+    options = {name: value for name, value in vars(settings).items() if name != "cache"}
+    result = simulate(scenario, reliefs=False, over_time=False, **options)
     if has(result.warnings, "interrupted"):
         raise KeyboardInterrupt
     return result

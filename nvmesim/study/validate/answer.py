@@ -91,10 +91,10 @@ def answer(
 
 def _from_catalog(question: Question) -> dict[Key, Value]:
     """Return what the catalog's parts say; what it lacks or cannot be run is left out."""
-    changes = tuple(("*", change) for change in question.catalog.set)
+    changes = tuple(("*", change) for change in question.from_catalog.set)
     predictor = Predictor(question, changes, certainty=True)
     found: dict[Key, Value] = {}
-    for key in (key for key in question.asked if question.catalog.says(key[0])):
+    for key in (key for key in question.asked if question.from_catalog.says(key[0])):
         try:
             found[key] = predictor.value(key)
         except NvmesimError:

@@ -9,7 +9,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -249,29 +249,17 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Question:
-    """All of a set that calibration and prediction see: no target's value is in here."""
+class Question(Published):
+    """All of a set that calibration and prediction see: its rows are the inputs alone."""
 
-    file: SetFile
-    folder: Path
-    scenario: Mapping[str, Any]
-    catalog: FromCatalog
-    inputs: tuple[Row, ...]
-    asked: tuple[Key, ...]
+    asked: tuple[Key, ...] = ()
     """Of every row, inputs included."""
 
     @classmethod
     def of(cls, published: Published) -> Question:
         """Return the question that *published* poses."""
-        return cls(
-            published.file, published.folder, published.scenario, published.from_catalog,
-            published.inputs, tuple(row.key for row in published.rows),
-        )  # fmt: skip
-
-    @property
-    def name(self) -> str:
-        """Name of the set."""
-        return self.file.name
+        asked = tuple(row.key for row in published.rows)
+        return cls(published.folder, published.file, published.inputs, published.scenario, asked)
 
 
 def find_sets(names: tuple[str, ...] = ()) -> list[Path]:

@@ -282,14 +282,12 @@ def relearned(scores: Sequence[Score]) -> tuple[Score, ...]:
     Nothing is simulated again: what a prediction says and its other parts do not depend on it.
     """
     table = (*misses(scores), *table_of(TABLES[1]))
-    return tuple(
-        replace(one, lines=tuple(_relearned(line, table) for line in one.lines)) for one in scores
-    )
 
+    def again(line: Line) -> Line:
+        catalog = line.catalog and _with_error(line.catalog, line, table)
+        return replace(line, value=_with_error(line.value, line, table), catalog=catalog)
 
-def _relearned(line: Line, table: tuple[Miss, ...]) -> Line:
-    catalog = line.catalog and _with_error(line.catalog, line, table)
-    return replace(line, value=_with_error(line.value, line, table), catalog=catalog)
+    return tuple(replace(one, lines=tuple(map(again, one.lines))) for one in scores)
 
 
 def _with_error(value: Value, line: Line, table: tuple[Miss, ...]) -> Value:
