@@ -7,7 +7,7 @@ empty, a replay would acknowledge all of them at once, so writes that fill it go
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,8 @@ def lead_in(profile: DriveProfile, size: int) -> Ints:
 
 MAX_SIZES = 32
 """Distinct sizes kept as they are; more are rounded up to powers of two of at least 4 KiB."""
+OTHERS = ("write", "size", "latency_s", "depth")
+"""Columns of requests beside their times."""
 IDLE = 4
 """Longest latencies between two runs of a trace: no run feels the one before it."""
 
@@ -104,11 +106,9 @@ class Arrivals:
     def part(self, start: int, stop: int) -> Arrivals:
         """Requests *start* to *stop*, their clock from 0."""
         at = self.at_ps[start:stop]
-        return replace(
-            self, at_ps=at - (at[0] if len(at) else 0), write=self.write[start:stop],
-            size=self.size[start:stop], latency_s=self.latency_s[start:stop],
-            depth=self.depth[start:stop], full=(), begins=(0,),
-        )  # fmt: skip
+        others: dict[str, Any] = {name: getattr(self, name)[start:stop] for name in OTHERS}
+        at = at - (at[0] if len(at) else 0)
+        return replace(self, at_ps=at, **others, full=(), begins=(0,))
 
     def after_others(self) -> Bools:
         """bool[n]: true where all that a request could meet is among the requests, not before."""
@@ -136,12 +136,11 @@ class Arrivals:
         for run in runs:
             at.append(run.at_ps + begin)
             begin += 2 * int(run.at_ps[-1]) + idle
+        others: dict[str, Any] = {
+            name: np.concatenate([getattr(r, name) for r in runs]) for name in OTHERS
+        }
         return replace(
-            self, at_ps=np.concatenate(at),
-            write=np.concatenate([r.write for r in runs]),
-            size=np.concatenate([r.size for r in runs]),
-            latency_s=np.concatenate([r.latency_s for r in runs]),
-            depth=np.concatenate([r.depth for r in runs]),
+            self, at_ps=np.concatenate(at), **others,
             full=tuple((i * length, (i + 1) * length) for i, r in enumerate(runs) if r.full),
             begins=tuple(i * length for i in range(count)),
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackPro
 from nvmesim.engine.contract import bin_middle
 from nvmesim.errors import InputError, UnitError
 from nvmesim.model.lowered import Lowered
-from nvmesim.network.network import HORIZON_PS, Network
+from nvmesim.network.network import HORIZON_PS
 from nvmesim.predict.prepare import Prepared, prepare
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, Volume, WorkloadGroup
 from nvmesim.scenario.volumes import DEFAULT_CHUNK, geometry
@@ -138,8 +138,12 @@ class Bench:
         if key not in self._known:
             self._known[key] = _built(self.profile, self.host, replace(p, iodepth=1))
         ready = self._known[key]
-        deeper = replace(ready.lowered, network=_deeper(ready.lowered.network, point.iodepth))
-        return replace(ready, lowered=deeper)
+        network = ready.lowered.network  # with each of its users so many times
+        users: dict[str, Any] = {
+            name: np.repeat(getattr(network, name), point.iodepth)
+            for name in ("user_group", "user_thread", "user_target", "user_stream")
+        }
+        return replace(ready, lowered=replace(ready.lowered, network=replace(network, **users)))
 
 
 def _built(profile: DriveProfile, host: BenchHost, point: Point) -> Prepared:
@@ -151,17 +155,6 @@ def _built(profile: DriveProfile, host: BenchHost, point: Point) -> Prepared:
     measured[1] = 0  # the load beside
     network = replace(network, group_measured=measured)
     return replace(ready, lowered=replace(ready.lowered, network=network))
-
-
-def _deeper(network: Network, depth: int) -> Network:
-    """*network* with each of its users *depth* times."""
-    return replace(
-        network,
-        user_group=np.repeat(network.user_group, depth),
-        user_thread=np.repeat(network.user_thread, depth),
-        user_target=np.repeat(network.user_target, depth),
-        user_stream=np.repeat(network.user_stream, depth),
-    )
 
 
 def _measured(
@@ -329,13 +322,11 @@ def parse_host(text: str) -> AskedHost:
     if not 1 <= len(parts) <= 3 or not parts[0]:
         raise InputError(f"--captured-on {text!r}: write STACK, STACK,LINK or STACK,LINK,CPU")
     stack = cast(StackProfile, load.load("stack", parts[0]))
-    notes = []
-    link_text = parts[1] if len(parts) > 1 and parts[1] else ""
-    if not link_text:
-        notes.append(f"captured on {stack.name}: a link of {LINK} is assumed")
-    cpu_text = parts[2] if len(parts) > 2 else ""
-    if not cpu_text:
-        notes.append(f"captured on {stack.name}: a CPU of {GHZ:g} GHz is assumed")
+    link_text, cpu_text = [*parts[1:], "", ""][:2]
+    parts_assumed = ((link_text, f"a link of {LINK}"), (cpu_text, f"a CPU of {GHZ:g} GHz"))
+    notes = tuple(
+        f"captured on {stack.name}: {what} is assumed" for said, what in parts_assumed if not said
+    )
     try:
         link = parse_link(link_text or LINK)
     except UnitError as error:
@@ -343,7 +334,7 @@ def parse_host(text: str) -> AskedHost:
     ghz = parse_clock(cpu_text) if cpu_text else GHZ
     said = f"{stack.name}, {link}, {ghz:g} GHz" + (" (assumed)" if notes else "")
     host = BenchHost(stack, ghz, link)
-    return AskedHost(host if cpu_text else replace(host, clock_sd=GHZ_SD), said, tuple(notes))
+    return AskedHost(host if cpu_text else replace(host, clock_sd=GHZ_SD), said, notes)
 
 
 def parse_cpu(text: str) -> tuple[float, CpuProfile | None]:

@@ -117,20 +117,18 @@ class Point:
         A host that stays in the profile has no submission of its own for clat to leave out. Where
         the file has only clat's, the mean submission time is added: it varies little beside them.
         """
-        if not self.totals_s and self.slat_s and self.percentiles_of == "clat":
-            shifted, body = (
+        percentiles, body, bins = self.totals_s, self.total_body_s, self.total_bins
+        if not percentiles:
+            if not self.slat_s or self.percentiles_of != "clat":
+                return self
+            percentiles, body = (
                 {p: v + self.slat_s for p, v in table.items()}
                 for table in (self.percentiles_s, self.body_s)
             )
-            return replace(
-                self, percentiles_s=shifted, body_s=body, percentiles_of="lat", bins=None
-            )
-        if not self.totals_s:
-            return self
+            bins = None
         return replace(
-            self, percentiles_s=self.totals_s, body_s=self.total_body_s, percentiles_of="lat",
-            bins=self.total_bins,
-        )  # fmt: skip
+            self, percentiles_s=percentiles, body_s=body, percentiles_of="lat", bins=bins
+        )
 
     @property
     def is_cpu_bound(self) -> bool:
@@ -266,7 +264,7 @@ def _point(m: Measurement) -> Point | str:
         return "it did more than its rate limit"
     if iops <= 0:
         return "it did no requests"
-    asked, mean = _load(m, iops), _mean(list(m.ops.values()))
+    asked, mean = _load(m, iops), _mean(m.ops.values())
     if asked is None:
         return "the queue depth is not known"
     jobs, depth = asked
@@ -321,7 +319,7 @@ def _load(m: Measurement, iops: float) -> tuple[int, int] | None:
         return c.jobs, c.iodepth
     if not m.place:
         return None
-    mean = _mean(list(m.ops.values()))
+    mean = _mean(m.ops.values())
     reads = "read" in m.ops and m.ops["read"].iops >= iops / 2
     count = math.ceil(iops * mean) if mean else bounded_depth(iops, read=reads)
     if c.jobs is not None:
@@ -367,31 +365,24 @@ def bounded_depth(iops: float, *, read: bool) -> int:
 
 def _submission(result: OpResult) -> float | None:
     """Mean total latency less mean clat, s, where both are known."""
-    if result.lat is None or result.clat is None:
-        return None
-    if result.lat.mean_s is None or result.clat.mean_s is None:
-        return None
-    return max(0.0, result.lat.mean_s - result.clat.mean_s)
+    lat, clat = (None if table is None else table.mean_s for table in (result.lat, result.clat))
+    return None if lat is None or clat is None else max(0.0, lat - clat)
 
 
-def _mean(results: list[OpResult]) -> float | None:
+def _mean(results: Iterable[OpResult]) -> float | None:
     """Mean latency over both operations, weighted by their rates."""
     total = weight = 0.0
     for r in results:
-        for table in (r.lat, r.clat):
-            if table is not None and table.mean_s is not None:
-                total += table.mean_s * r.iops
-                weight += r.iops
-                break
+        means = [t.mean_s for t in (r.lat, r.clat) if t is not None and t.mean_s is not None]
+        if means:
+            total += means[0] * r.iops
+            weight += r.iops
     return total / weight if weight else None
 
 
 def _percentiles(result: OpResult) -> tuple[dict[float, float], str]:
     for kind, table in (("clat", result.clat), ("lat", result.lat)):
-        if table is None:
-            continue
-        found = _table_percentiles(table)
-        if found:
+        if found := _table_percentiles(table):
             return found, kind
     return {}, "clat"
 
@@ -411,13 +402,10 @@ def _table_percentiles(
     enough = [
         p for p in percents if not table.count or table.count * min(p, 100 - p) / 100 >= MIN_BEYOND
     ]
-    if table.bin_s is not None and table.bin_count is not None and len(table.bin_s):
-        cumulative = np.cumsum(table.bin_count)
-        ranks = [np.ceil(p / 100 * cumulative[-1]) for p in enough]
-        return {
-            p: float(table.bin_s[np.searchsorted(cumulative, r)])
-            for p, r in zip(enough, ranks, strict=True)
-        }
+    if bins := _bins(table):
+        cumulative = np.cumsum(bins.count)
+        ranks = {p: np.ceil(p / 100 * cumulative[-1]) for p in enough}
+        return {p: float(bins.at_s[np.searchsorted(cumulative, r)]) for p, r in ranks.items()}
     return {p: float(table.percentiles_s[p]) for p in enough if p in table.percentiles_s}
 
 

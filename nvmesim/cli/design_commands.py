@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -172,7 +172,7 @@ def _loaded(files: tuple[str, ...], sets: tuple[str, ...]) -> dict[str, Scenario
            workers=True, verbose=True)  # fmt: skip
 def sensitivity(
     scenario: str, sets: tuple[str, ...], metric: str, everything: bool, spread: str | None,
-    requests: int, seed: int | None, workers: int | None, output: Path | None,
+    output: Path | None, **options: Any,
 ) -> Answer:  # fmt: skip
     """Show which uncertain input the answer depends on.
 
@@ -188,12 +188,11 @@ def sensitivity(
         check_format(output)
     loaded = scenario_of(scenario, sets)
     share = None if spread is None else parse_fraction(spread)
-    which: Literal["assumed", "all"] = "all" if everything else "assumed"
+    which: Any = "all" if everything else "assumed"
     with progress_bar(left=True) as progress:
         frame = study(
-            loaded, metric=metric, which=which, spread=share, requests=requests, seed=seed,
-            workers=workers, progress=progress,
-        )  # fmt: skip
+            loaded, metric=metric, which=which, spread=share, progress=progress, **options
+        )
     if output is not None:
         write_frame(frame, output)
     from nvmesim.show.views.inputs import sensitivity_blocks, sensitivity_page
@@ -254,9 +253,8 @@ def size(
 @simulates(report="Write rows, explanations and what to do as one HTML page.", sets=True, seed=True,
            workers=True)  # fmt: skip
 def diagnose(
-    scenario: str, captures: tuple[str, ...], sets: tuple[str, ...], seed: int | None,
-    workers: int | None,
-) -> Answer:  # fmt: skip
+    scenario: str, captures: tuple[str, ...], sets: tuple[str, ...], **options: int | None
+) -> Answer:
     """Say why a server does not do what was predicted.
 
     CAPTURE is what was measured on it: a file, a folder or a glob, as for `nvmesim trace`. Each row
@@ -269,7 +267,7 @@ def diagnose(
 
     loaded, found = scenario_of(scenario, sets), read_captures(captures)
     with progress_bar() as progress:
-        answer = explain(loaded, found, seed=seed, workers=workers, progress=progress)
+        answer = explain(loaded, found, progress=progress, **options)
     code = 0 if answer.is_healthy else 1
     return Answer(lambda: diagnosis_blocks(answer), answer.to_json,
                   lambda: diagnosis_page(answer), code=code)  # fmt: skip

@@ -209,10 +209,8 @@ def _other_shares(
         return []
     standing = result.certainty.standing
     misfit, model, chance = (max(p) for p in (parts.misfit, parts.model, parts.simulation))
-    left, measure = (
-        model,
-        f"measure a server of this class ({standing.model_class}) as a set of its own",
-    )
+    left = model
+    measure = f"measure a server of this class ({standing.model_class}) as a set of its own"
     if not standing.rows:
         calibrated = max(model_error(replace(standing, rows=CAPTURED), figure).span)
         left, measure = min(calibrated, model), f"capture {load}"

@@ -97,7 +97,10 @@ def _problem(
     writes = points[0].read_fraction == 0
 
     def made(u: Floats) -> DriveProfile:
-        return with_rounds(template, np.exp(u), pauses, writes=writes)
+        base, base_cv, each, cv = (Quantity(value=float(v)) for v in np.exp(u))
+        write = each if writes else as_a_read(each)  # reads are then assumed to be like writes
+        rounds = Rounds(base=base, base_cv=base_cv, read=each, write=write, cv=cv)
+        return served_in_rounds(template, pauses.add_pauses(rounds))
 
     body = [pauses.without_tail(p) for p in points]
     return problem_of(body, logarithms(rows), made, host), made
@@ -127,20 +130,6 @@ def as_a_read(read: Quantity) -> Quantity:
     'assumed'
     """
     return Quantity(value=read.value, basis="assumed", source="writes cost what reads do")
-
-
-def with_rounds(
-    template: DriveProfile, x: Sequence[float] | Floats, pauses: PauseFit = NONE, *,
-    writes: bool = False,
-) -> DriveProfile:  # fmt: skip
-    """Return *template* serving in rounds of these numbers (ps), reads and writes alike.
-
-    *writes*: they are of writes, so reads are assumed to be like them.
-    """
-    base, base_cv, each, cv = (Quantity(value=float(v)) for v in x)
-    write_each = each if writes else as_a_read(each)
-    rounds = Rounds(base=base, base_cv=base_cv, read=each, write=write_each, cv=cv)
-    return served_in_rounds(template, pauses.add_pauses(rounds))
 
 
 def served_in_rounds(template: DriveProfile, rounds: Rounds) -> DriveProfile:

@@ -183,9 +183,9 @@ class _Fitting:
         told = [name for side in (best.reads, best.writes) if side for name in side.told]
         self.free = told + self.free
         judged = [self._judge(profile, p, p in used) for p in self.points]
-        rows = gate.Rows(used, reads, writes)
-        notes += gate.caveats(rows, judged, self.included)
-        notes += gate.undetermined(profile, rows, best.unidentified, self.free, others)
+        notes += gate.caveats(reads, writes, judged, self.included)
+        open_ = best.unidentified
+        notes += gate.undetermined(profile, len(used), reads, open_, self.free, others)
         profile = self._recorded(best, others, judged, synchronous=synchronous)
         host = usual_host(self.host.link) if self.included else self.host
         profile = explanations.with_threads_full(profile, host, judged, notes)
@@ -336,22 +336,19 @@ class _Fitting:
             self.notes.append(f"no reads of 4 KiB: {size} bytes are taken as the drive's unit")
         mixed = max((p.iops / p.targets for p in self.points if 0 < p.read_fraction < 1), default=0)
         found = self._small_reads(template, small, ceiling, mixed)
-        if found is None:
-            found = self._in_rounds(template, small)
-            return Explanation(template).having(found, reads=found)
         profile = found.profile
-        if small[0].block_size == UNIT:
+        if profile.rounds is None and small[0].block_size == UNIT:
             profile = with_serial(profile, self.host)
-        if large:
+        if profile.rounds is None and large:
             profile, free = fit_large_reads(profile, self.host, large, self.tell)
             self.free += free
-        tried = Explanation(profile, found.ceiling).having(found, reads=found)
-        return replace(tried, profile=profile)
+        found = replace(found, profile=profile)
+        return Explanation(profile, found.ceiling).having(found, reads=found)
 
     def _small_reads(
         self, template: DriveProfile, small: Sequence[Point], ceiling: Ceiling | None, mixed: float
-    ) -> Side | None:
-        """A bank of dies fitted to *small*; None if they are served in rounds.
+    ) -> Side:
+        """A bank of dies fitted to *small*, or a disk of rounds where that tells them better.
 
         Where the bank misses them by far its distribution is not looked for first.
         """
@@ -359,10 +356,12 @@ class _Fitting:
         if have_law(small):
             begun = bank_optimum(template, self.host, small, self.tell)
             if begun.misses and self._are_rounds(template, small):
-                return None
+                return self._in_rounds(template, small)
         found = fit_reads(template, self.host, small, self.tell, ceiling, mixed, begun)
         is_known = found.tau <= CLEAN or (begun is not None and begun.misses)
-        return found if is_known or not self._are_rounds(template, small) else None
+        if is_known or not self._are_rounds(template, small):
+            return found
+        return self._in_rounds(template, small)
 
     def _are_rounds(self, template: DriveProfile, points: Sequence[Point]) -> bool:
         return are_rounds(template, self.host, points, self.tell, self.notes)

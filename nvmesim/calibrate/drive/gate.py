@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import log
 from typing import Final
 
@@ -137,17 +136,10 @@ def captured(
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The rows that a drive was fitted to."""
-
-    used: Sequence[Point]
-    reads: Sequence[Point]
-    writes: Sequence[Point]
-
-
-def caveats(rows: Rows, judged: Sequence[Judged], included: bool) -> Iterator[str]:
-    """Yield a sentence for each thing that the *rows* leave in doubt, and for each missed row.
+def caveats(
+    reads: Sequence[Point], writes: Sequence[Point], judged: Sequence[Judged], included: bool
+) -> Iterator[str]:
+    """Yield a sentence for each thing that the rows leave in doubt, and for each missed row.
 
     *included*: the host's constant part is in the profile.
     """
@@ -156,9 +148,9 @@ def caveats(rows: Rows, judged: Sequence[Judged], included: bool) -> Iterator[st
             "no --captured-on: the time that the host took counts as the drive's, so name the host "
             "that measured"
         )
-    if not rows.writes:
+    if not writes:
         yield "no writes were measured: the write side is assumed"
-    if not rows.reads:
+    if not reads:
         yield "no reads were measured: the read side is assumed"
     for j in far_off(judged, included):
         yield (
@@ -169,17 +161,14 @@ def caveats(rows: Rows, judged: Sequence[Judged], included: bool) -> Iterator[st
 
 
 def undetermined(
-    profile: DriveProfile,
-    rows: Rows,
-    unknown: Mapping[str, str],
-    free: Collection[str],
-    others: Sequence[tuple[Explanation, float]],
-) -> Iterator[str]:
-    """Yield what the *rows* do not determine, and which other explanations predictions draw from.
+    profile: DriveProfile, used: int, reads: Sequence[Point], unknown: Mapping[str, str],
+    free: Collection[str], others: Sequence[tuple[Explanation, float]],
+) -> Iterator[str]:  # fmt: skip
+    """Yield what the *used* rows do not determine, and the explanations predictions draw from.
 
     *unknown* are the numbers that they leave open, with what would tell; *free* what was fitted.
     """
-    depths = len({p.outstanding for p in rows.reads})
+    depths = len({p.outstanding for p in reads})
     if "dies" in unknown and "dies" not in free:
         yield (
             f"reads at {depths} depth{'s' * (depths != 1)}: the number of dies "
@@ -196,7 +185,7 @@ def undetermined(
             "these rows can be explained in several ways, and the intervals of predictions cover "
             f"them all ({listed}); a 70/30 capture would decide"
         )
-    if len(rows.used) == 1:
+    if used == 1:
         yield "one row: at other depths every prediction is a guess"
 
 

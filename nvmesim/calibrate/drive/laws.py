@@ -428,33 +428,24 @@ class Bank:
 
     def coordinates(self) -> list[Coordinate]:
         """Bounds, and a start by mean value analysis of the sweep's rates."""
-        log = np.log
-        about = float(log(self.latency))
-        share, command, dies = self._begun()[0]
+        log, at = np.log, self._begun()[0]
         shown = any(p.percentiles_s for p in self.measured)
+        about = at["latency"]
         rows = {
-            "latency": Coordinate("latency", about, about + log(0.2), about + log(1.5), 0.01),
-            "share": Coordinate("share", log(share), log(0.02), -1e-6, 0.05),
-            "cv": Coordinate("cv", log(LIKELY_CV), log(0.01), log(1.5), 0.2,
-                             0.0 if shown else CV_DOUBT),
-            "command": Coordinate("command", command, 0.0, FULL**POWER, 0.08),
-            "dies": Coordinate("dies", log(dies), log(BITE), log(64.0), 0.12),
-        }  # fmt: skip
-        return [rows[name] for name in self.names]
+            "latency": (about, about + log(0.2), about + log(1.5), 0.01),
+            "share": (at["share"], log(0.02), -1e-6, 0.05),
+            "cv": (at["cv"], log(0.01), log(1.5), 0.2, 0.0 if shown else CV_DOUBT),
+            "command": (at["command"], 0.0, FULL**POWER, 0.08),
+            "dies": (at["dies"], log(BITE), log(64.0), 0.12),
+        }
+        return [Coordinate(name, *rows[name]) for name in self.names]
 
     def others(self) -> list[Floats]:
         """Other starts: the ceiling of the controller where that is of the dies, or vice versa."""
-        found = []
-        for share, command, dies in self._begun()[1:]:
-            at = {
-                "latency": np.log(self.latency), "share": np.log(share), "cv": np.log(LIKELY_CV),
-                "command": command, "dies": np.log(dies),
-            }  # fmt: skip
-            found.append(np.array([at[name] for name in self.names]))
-        return found
+        return [np.array([at[name] for name in self.names]) for at in self._begun()[1:]]
 
-    def _begun(self) -> list[tuple[float, float, float]]:
-        """Share of the die, power of the controller's time, and dies: banks like the sweep's.
+    def _begun(self) -> list[dict[str, float]]:
+        """Coordinates of banks like the sweep's.
 
         The best with a slow controller and the best with a fast one, the better first.
         """
@@ -479,4 +470,9 @@ class Bank:
         cost = (off**2).sum(axis=0)
         kinds = [command < SLOW, command >= SLOW] if self.commands is None else [command < SLOW]
         best = sorted((np.where(kind, cost, np.inf) for kind in kinds), key=np.min)
-        return [(share[i], command[i], ratio[i]) for i in map(int, map(np.argmin, best))]
+        begun, cv = float(np.log(self.latency)), np.log(LIKELY_CV)
+        return [
+            {"latency": begun, "share": np.log(share[i]), "cv": cv, "command": command[i],
+             "dies": np.log(ratio[i])}
+            for i in map(int, map(np.argmin, best))
+        ]  # fmt: skip

@@ -114,12 +114,9 @@ def bank_optimum(
     tell("reads: the optimum")
     bank = _bank(template, host, points)
 
-    def made(u: Floats) -> DriveProfile:
-        return with_reads(template, bank.values(u))
-
     problem = problem_of(
-        points, bank.coordinates(), made, host,
-        others=bank.others(), profiled="command", snapped=bank.snapped, allowed=bank.allowed,
+        points, bank.coordinates(), lambda u: with_reads(template, bank.values(u)), host,
+        others=tuple(bank.others()), profiled="command", snapped=bank.snapped, allowed=bank.allowed,
     )  # fmt: skip
     return BankOptimum(bank, points, problem, optima(problem))
 
@@ -276,7 +273,7 @@ def _few(
     odds = 1.0
     if kind is not None and host.link.kind in laws.SHEET_CEILING:
         odds = laws.sheet_odds(host.link, min(p.block_size for p in points), top)
-    return replace(side, cost=found.found.cost, odds=odds)
+    return replace(side, cost=found.optimum.cost, odds=odds)
 
 
 def _few_parameters(

@@ -94,7 +94,7 @@ def fit_writes(
     if "rate" not in told:
         unidentified["write.program"] = "writes at a depth where IOPS no longer grow"
     words = tuple(f"write {name}" for name in told)
-    return Side(profile, columns, found.found.cost, words, unidentified)
+    return Side(profile, columns, found.optimum.cost, words, unidentified)
 
 
 def write_parameters(

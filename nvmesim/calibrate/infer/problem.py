@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -169,12 +169,13 @@ Make = Callable[[Floats], DriveProfile]
 
 
 def problem_of(
-    points: Sequence[Point], coordinates: Sequence[Coordinate], make: Make, host: BenchHost, *,
-    others: Sequence[Floats] = (), profiled: str = "",
-    snapped: Callable[[Floats], Floats] = lambda u: u,
-    allowed: Callable[[Floats], Bools] = lambda u: np.ones(len(u), bool),
+    points: Sequence[Point], coordinates: Sequence[Coordinate], make: Make, host: BenchHost,
+    **more: Any,
 ) -> Problem:  # fmt: skip
-    """The problem of finding *coordinates* of what *make* builds, from *points* on *host*."""
+    """The problem of finding *coordinates* of what *make* builds, from *points* on *host*.
+
+    *more*: others, profiled, snapped and allowed of the `Problem`.
+    """
     rows = [(i, key, value) for i, p in enumerate(points) for key, value in _known(p)]
     usual = efforts(points)
 
@@ -191,7 +192,7 @@ def problem_of(
                          for i, _, _ in rows]),
         assumed=np.array([ERRORS.get(key, 0.05) for _, key, _ in rows]),
         floor=np.array([_floor(points[i], key) for i, key, _ in rows]),
-        others=tuple(others), profiled=profiled, snapped=snapped, allowed=allowed,
+        **more,
     )  # fmt: skip
 
 

@@ -24,14 +24,14 @@ class Solved:
     """Parameters that rows determine, and others as they are assumed."""
 
     problem: Problem
-    found: Solution
+    optimum: Solution
     best: Values
     draws: Sequence[Values]
 
     @property
     def ends(self) -> Mapping[str, tuple[float, float]]:
         """95 % intervals of what the rows determine, by the curvature."""
-        return intervals(self.problem.names, np.exp(self.found.values), self.found)
+        return intervals(self.problem.names, np.exp(self.optimum.values), self.optimum)
 
 
 def solved(

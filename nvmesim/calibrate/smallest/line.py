@@ -54,16 +54,14 @@ def line_of(points: Sequence[Point]) -> Line:
     >>> round(found.bandwidth / 1e9, 1), round(found.latency * 1e6), found.cap
     (6.8, 21, inf)
     """
-    rows = _Rows(points)
-    sizes = {p.block_size for p in points}
     kinds = [(False, False), (False, True)]
-    if len(sizes) > 1:
+    if len({p.block_size for p in points}) > 1:
         kinds = [(False, False), (True, False), (True, True)]
-    best = rows.solved(*kinds[0])
+    best = _solved(points, *kinds[0])
     for has_bandwidth, has_cap in kinds[1:]:
         if 1 + has_bandwidth + has_cap > len(points):
             break
-        found = rows.solved(has_bandwidth, has_cap)
+        found = _solved(points, has_bandwidth, has_cap)
         if found.cost < best.cost - GAIN:
             best = found
     return best
@@ -78,52 +76,36 @@ def evidence(off: Sequence[float], numbers: int) -> float:
     return sum((x / LEAST_ERROR) ** 2 for x in off) + numbers * math.log(max(1, len(off)))
 
 
-class _Rows:
-    """Rows as arrays: bytes, requests in flight, drives, measured IOPS."""
+def _solved(points: Sequence[Point], has_bandwidth: bool, has_cap: bool) -> Line:
+    """Least squares of the logarithms of IOPS."""
+    from scipy.optimize import least_squares
 
-    def __init__(self, points: Sequence[Point]) -> None:
-        self.points = points
-        self.size = np.array([p.block_size for p in points], float)
-        self.drives = np.array([p.targets for p in points], float)
-        self.parts = np.array([parts_of(p) for p in points], float)
-        self.flight = np.array([max(1, round(p.outstanding)) for p in points])
-        self.log_iops = np.log([p.iops for p in points])
+    size = np.array([p.block_size for p in points], float)
+    drives = np.array([p.targets for p in points], float)
+    parts = np.array([parts_of(p) for p in points], float)
+    flight = np.array([max(1, round(p.outstanding)) for p in points])
+    log_iops = np.log([p.iops for p in points])
+    iops = np.exp(log_iops) / drives * parts
+    start = [math.log(float(np.min(flight / np.exp(log_iops))))]
+    start += [math.log(1.05 * float((iops * size / parts).max()))] if has_bandwidth else []
+    start += [math.log(1.05 * float(iops.max()))] if has_cap else []
 
-    def solved(self, has_bandwidth: bool, has_cap: bool) -> Line:
-        """Least squares of the logarithms of IOPS."""
-        from scipy.optimize import least_squares
+    def line(u: Floats) -> tuple[float, float, float]:
+        values = np.exp(u).tolist()
+        rest = values[1:]
+        width = rest.pop(0) if has_bandwidth else math.inf
+        return values[0], width, rest[0] if has_cap else math.inf
 
-        lone = float(np.min(self.flight / np.exp(self.log_iops)))
-        iops = np.exp(self.log_iops) / self.drives * self.parts
-        start = [math.log(lone)]
-        start += (
-            [math.log(1.05 * float((iops * self.size / self.parts).max()))] if has_bandwidth else []
-        )
-        start += [math.log(1.05 * float(iops.max()))] if has_cap else []
+    def off(u: Floats) -> Floats:
+        latency, bandwidth, cap = line(u)
+        service = size / parts / bandwidth + 1 / cap
+        rows = zip(flight.tolist(), service.tolist(), (drives / parts).tolist(), strict=True)
+        modelled = np.log([closed_loop(n, latency, s, stations) for n, s, stations in rows])
+        out: Floats = (modelled - log_iops) / LEAST_ERROR
+        return out
 
-        def line(u: Floats) -> tuple[float, float, float]:
-            values = np.exp(u).tolist()
-            rest = values[1:]
-            width = rest.pop(0) if has_bandwidth else math.inf
-            return values[0], width, rest[0] if has_cap else math.inf
-
-        def off(u: Floats) -> Floats:
-            out: Floats = (self.modelled(*line(u)) - self.log_iops) / LEAST_ERROR
-            return out
-
-        found = least_squares(
-            off, start, loss="soft_l1", f_scale=5.0, diff_step=[1e-4] * len(start)
-        )
-        return Line(*line(found.x), evidence((LEAST_ERROR * off(found.x)).tolist(), len(start)))
-
-    def modelled(self, latency: float, bandwidth: float, cap: float) -> Floats:
-        """float64[n]: logarithms of IOPS."""
-        found = []
-        rows = zip(self.size, self.flight, self.drives, self.parts, strict=True)
-        for size, n, drives, parts in rows:
-            service = size / parts / bandwidth + 1 / cap
-            found.append(closed_loop(int(n), latency, service, drives / parts))
-        return np.log(found)
+    found = least_squares(off, start, loss="soft_l1", f_scale=5.0, diff_step=[1e-4] * len(start))
+    return Line(*line(found.x), evidence((LEAST_ERROR * off(found.x)).tolist(), len(start)))
 
 
 def parts_of(point: Point) -> int:

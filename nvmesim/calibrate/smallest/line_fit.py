@@ -174,7 +174,7 @@ def _fitted(
     make = _maker(template, points, kind)
     fit = solved(points, host, make, parameters, effort=0.5, shape=False)
     problem = fit.problem
-    figures = problem.simulate(fit.found.values, 1, 1.0)
+    figures = problem.simulate(fit.optimum.values, 1, 1.0)
     first = np.unique(problem.run, return_index=True)[1]
     off = (figures - problem.measured)[first]
     drives = [dict(quantities(make(at))) for at in fit.draws]

@@ -140,19 +140,13 @@ def thread_cycles(base: StackProfile, p: Point) -> float:
     return total
 
 
-def _of_array(p: Point) -> float:
-    """Cycles that Linux md takes of each request."""
-    if not p.raid:
-        return 0.0
-    engine = with_level(get("raid-engine", "linux-md"), p.raid.partition(":")[0])
-    return engine.per_request.value
-
-
 def _solved(base: StackProfile, rows: Sequence[Point], ghz: float) -> ScaledCosts:
     hz = ghz * 1e9
     took = np.array([(p.cpu_s or 0.0) for p in rows])
     own = np.array([thread_cycles(base, p) for p in rows]) / hz
-    array = np.array([_of_array(p) for p in rows]) / hz
+    md = get("raid-engine", "linux-md")  # takes cycles of each request of an array
+    levels = [p.raid.partition(":")[0] for p in rows]
+    array = np.array([with_level(md, v).per_request.value if v else 0.0 for v in levels]) / hz
     kib = np.array([p.block_size / 1024 for p in rows])
     rest = np.maximum(took - array, 0.3 * took)
     if len({p.block_size for p in rows}) > 1:
@@ -213,8 +207,11 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
     """
     stack, hz = host.stack, host.ghz * 1e9
     rows = [p for p in points if not p.device_times and not p.held_out]
-    shown = _shown_full(rows)
-    why = "more threads do more"
+    full = [
+        p for p in with_full_threads(rows)[0]
+        if p.is_cpu_bound and (_waits(p) or does_less_of_each(p, rows)) and not p.raid
+    ]  # fmt: skip
+    shown, why = max(full, key=lambda p: p.iops / p.jobs, default=None), "more threads do more"
     if shown is None:
         shown, why = _likely_full(host, rows), "a drive behind this link seldom does so little"
     if shown is not None and not any(p.cpu_s for p in rows):
@@ -237,9 +234,9 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         factor = math.exp(float(np.mean(np.log(known))))
     else:
         factor = POSSIBLE * ROOM / asked if asked > POSSIBLE else 1.0
-        full = top if top is not None and asked > POSSIBLE and _waits(top) else _equally_full(rows)
-        if full is not None:
-            factor = 1 / thread_share(host, full)
+        busy = top if top is not None and asked > POSSIBLE and _waits(top) else _equally_full(rows)
+        if busy is not None:
+            factor = 1 / thread_share(host, busy)
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
         return host
     factor = min(factor, 1 / asked)
@@ -270,15 +267,6 @@ def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
     per_kib = round(max(0.0, float(np.mean(each))), 1)
     left = 1 - min(per_kib * kib / thread_cycles(host.stack, large[0]), POSSIBLE) if small else 1.0
     return replace(host, stack=host.stack.with_cycles(left).with_per_kib(per_kib))
-
-
-def _shown_full(rows: Sequence[Point]) -> Point | None:
-    """The row of the fastest thread among those that others show to be full; None without any."""
-    full = [
-        p for p in with_full_threads(rows)[0]
-        if p.is_cpu_bound and (_waits(p) or does_less_of_each(p, rows)) and not p.raid
-    ]  # fmt: skip
-    return max(full, key=lambda p: p.iops / p.jobs, default=None)
 
 
 def thread_share(host: BenchHost, point: Point) -> float:

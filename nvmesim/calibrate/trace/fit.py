@@ -23,7 +23,7 @@ from nvmesim.calibrate.drive.starting_point import blank_drive
 from nvmesim.calibrate.evidence import joint_of, with_draws, with_numbers, with_span
 from nvmesim.calibrate.infer.optimum import Solution, is_stopping, solve
 from nvmesim.calibrate.infer.posterior import CHI_SQUARE, Inferred, infer
-from nvmesim.calibrate.infer.problem import Problem
+from nvmesim.calibrate.infer.problem import Parameter, Problem
 from nvmesim.calibrate.infer.solved import intervals
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.trace import start, task
@@ -151,7 +151,7 @@ class _Fitting:
             sample = Sample(held_out.at_ps / 1e12, held_out.latency_s, again[0], True)
         return TraceFit(
             profile, tuple(judged), tuple(self._doubts(judged, structure)),
-            tuple(self._begin(structure).names), structure, sample, tuple(misses),
+            tuple(start.column(self._begin(structure), "name")), structure, sample, tuple(misses),
         )  # fmt: skip
 
     # -- search ---------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class _Fitting:
         """Screen structures with few requests, twice as each choice depends on the others."""
         used = self.used
         first = Structure(start.dies_asked(used))
-        best = self._at(first, self.search.column("start"), SCREEN_ROUNDS)
+        best = self._at(first, start.column(self.search, "start"), SCREEN_ROUNDS)
         for turn in range(2):
             before = best.structure
             if used.write.any():
@@ -207,7 +207,7 @@ class _Fitting:
 
     def _better(self, best: _Try, structures: Sequence[Structure]) -> _Try:
         """The best of *best* and *structures*, each searched from the best's values."""
-        begin, names = best, self._begin(best.structure).names
+        begin, names = best, start.column(self._begin(best.structure), "name")
         for structure in structures:
             if structure == begin.structure or is_stopping():
                 continue
@@ -234,27 +234,27 @@ class _Fitting:
         def residuals(x: Floats) -> list[float]:
             return task.misfits(classes, replayer.latencies_s(self._made(x, structure)))
 
-        low, high = s.column("low"), s.column("high")
+        low, high, step = (start.column(s, name) for name in ("low", "high", "step"))
         inside = np.clip(np.asarray(begin), low, high).tolist()
-        found = solve(residuals, inside, rounds=rounds, low=low, high=high, step=s.column("step"))
+        found = solve(residuals, inside, rounds=rounds, low=low, high=high, step=step)
         return _Try(structure, found)
 
     # -- profiles -------------------------------------------------------------------------------
 
     def _made(self, x: Sequence[float] | Floats, structure: Structure) -> DriveProfile:
-        names = self._begin(structure).names
+        names = start.column(self._begin(structure), "name")
         v = dict(zip(names, (float(value) for value in x), strict=True))
         if structure.rounds:
             return start.built_rounds(self.template, v)
         return start.built(self.template, v, structure)
 
-    def _begin(self, structure: Structure) -> start.Search:
+    def _begin(self, structure: Structure) -> list[Parameter]:
         return self.rounds_search if structure.rounds else self.search
 
     def _in_rounds(self, best: _Try) -> DriveProfile:
         """The fitted disk of rounds, with intervals by the curvature."""
         found = best.found
-        names = self.rounds_search.names
+        names = start.column(self.rounds_search, "name")
         bounds = intervals(names, found.values, found)
         made = self._made(found.values, best.structure)
         profile = start.with_rounds_intervals(made, bounds, self._source())
@@ -314,7 +314,7 @@ class _Fitting:
         self, structure: Structure, best: _Try
     ) -> tuple[task.TraceBank, Problem, Inferred]:
         """The joint distribution of *structure*'s numbers, begun at least squares' *best*."""
-        names, known = self.search.names, {p.name: p for p in self.search.parameters}
+        names, known = start.column(self.search, "name"), {p.name: p for p in self.search}
         begin = dict(zip(names, best.values, strict=True))
         if structure.engines != best.structure.engines and "read_slope" in begin:
             begin["read_slope"] = known["read_slope"].start
@@ -329,48 +329,35 @@ class _Fitting:
         return f"{self.all.source}: {len(self.used)} requests one by one"
 
     def _doubts(self, judged: Sequence[task.JudgedClass], structure: Structure) -> list[str]:
-        said = [self.choice] if self.choice else []
-        said += self.notes
-        if self.template.host_included:
-            said.append(
-                "no --captured-on: the time that the host took counts as the drive's, so name "
-                "the host that measured"
-            )
-        if len(self.used) < len(self.all):
-            said.append(
-                f"{self.all.source}: fitted on {len(self.used):,} of {len(self.all):,} requests"
-            )
-        if not self.used.write.any():
-            said.append("no writes in the trace: the write side is assumed")
-        if self.used.write.all():
-            said.append("no reads in the trace: the read side is assumed")
-        if self.depth < 8 and not structure.rounds:
-            said.append(
-                f"at most {self.depth} requests were outstanding: the number of dies cannot be "
-                "known from this trace, nor the tail at greater depth"
-            )
-        if self.depth == 1 and not self.used.write.all():
-            pace = start.peak_rate(self.used)
-            said.append(
-                f"one request was outstanding at a time: {pace / 1e3:.3g}k/s is "
-                "the trace's own pace and no limit of the drive; commands per second are assumed"
-            )
-        if self.used.full:
-            said.append(
-                f"{self.all.source}: the write buffer was full at the start of "
-                f"{len(self.used.full)} of the runs that are fitted: their replays fill it first"
-            )
-        drift = _drift(self.used)
-        if abs(drift) > DRIFT:
-            said.append(
-                f"{self.all.source}: latencies drift, the second half is {100 * drift:+.0f} % of "
-                "the first at the same size and depth; one drive cannot be both"
-            )
+        used, source, writes = self.used, self.all.source, self.used.write
+        drift, pace = _drift(used), start.peak_rate(used)
         off = [(c.label, c.residual.get(50.0, 0.0)) for c in judged if not c.held_out]
         missed = [f"{label} {100 * error:+.0f} %" for label, error in off if abs(error) > 0.1]
-        if missed:
-            said.append(f"the fitted drive misses the median by more than 10 %: {named(missed, 6)}")
-        return said
+        doubts = (
+            (self.template.host_included,
+             "no --captured-on: the time that the host took counts as the drive's, so name the "
+             "host that measured"),
+            (len(used) < len(self.all),
+             f"{source}: fitted on {len(used):,} of {len(self.all):,} requests"),
+            (not writes.any(), "no writes in the trace: the write side is assumed"),
+            (writes.all(), "no reads in the trace: the read side is assumed"),
+            (self.depth < 8 and not structure.rounds,
+             f"at most {self.depth} requests were outstanding: the number of dies cannot be known "
+             "from this trace, nor the tail at greater depth"),
+            (self.depth == 1 and not writes.all(),
+             f"one request was outstanding at a time: {pace / 1e3:.3g}k/s is the trace's own pace "
+             "and no limit of the drive; commands per second are assumed"),
+            (used.full,
+             f"{source}: the write buffer was full at the start of {len(used.full)} of the runs "
+             "that are fitted: their replays fill it first"),
+            (abs(drift) > DRIFT,
+             f"{source}: latencies drift, the second half is {100 * drift:+.0f} % of the first at "
+             "the same size and depth; one drive cannot be both"),
+            (missed,
+             f"the fitted drive misses the median by more than 10 %: {named(missed, 6)}"),
+        )  # fmt: skip
+        choice = [self.choice] if self.choice else []
+        return [*choice, *self.notes, *(text for is_so, text in doubts if is_so)]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +23,9 @@ MOST_COMMANDS = 10
 """Ceiling on commands per second that is looked for, in units of the highest rate in the trace."""
 
 
-@dataclass(frozen=True)
-class Search:
-    """Numbers that are searched, times in ps."""
-
-    parameters: tuple[Parameter, ...]
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the numbers."""
-        return [p.name for p in self.parameters]
-
-    def column(self, field: str) -> list[float]:
-        """One field of all parameters."""
-        return [getattr(p, field) for p in self.parameters]
+def column(parameters: Iterable[Parameter], field: str) -> list[Any]:
+    """One field of all *parameters*."""
+    return [getattr(p, field) for p in parameters]
 
 
 def unit_of(a: Arrivals) -> int:
@@ -56,7 +45,7 @@ def dies_asked(a: Arrivals) -> int:
     return int(np.clip(np.quantile(a.depth, 0.99), 4, 64))
 
 
-def bank_search(a: Arrivals) -> Search:
+def bank_search(a: Arrivals) -> list[Parameter]:
     """Where the search for a bank of dies begins, from the trace alone."""
     rows: list[Parameter] = []
     unit, reading = unit_of(a), 0.0
@@ -85,7 +74,7 @@ def bank_search(a: Arrivals) -> Search:
         ]
         if int(a.size[a.write].max()) > unit:
             rows.append(Parameter("write_slope", slope, slope / 30, slope * 10, 0.05))
-    return Search(tuple(rows))
+    return rows
 
 
 def _line(a: Arrivals, unit: int, *, write: bool) -> tuple[float, float]:
@@ -198,7 +187,7 @@ KEYS = {
 }  # fmt: skip
 
 
-def rounds_search(a: Arrivals) -> Search:
+def rounds_search(a: Arrivals) -> list[Parameter]:
     """Where the search for rounds begins, from the trace alone.
 
     By the line a + b n through the median latencies at each depth n.
@@ -224,31 +213,29 @@ def rounds_search(a: Arrivals) -> Search:
         rows.append(Parameter("write_each", each, each / 20, each * 10, 0.1))
     if int(a.size.max()) > unit_of(a):
         rows.append(Parameter("slope", each / 5, each / 500, each * 3, 0.2))
-    return Search(tuple(rows))
+    return rows
 
 
-def rounds_guesses(search: Search) -> list[list[float]]:
+def rounds_guesses(search: Sequence[Parameter]) -> list[list[float]]:
     """Starting values, once for each guess of the pauses."""
-    start = dict(zip(search.names, search.column("start"), strict=True))
+    start = {p.name: p.start for p in search}
     pauses = (dict(zip(("every", "length", "pause_cv"), g, strict=True)) for g in PAUSES)
     return [list((start | guess).values()) for guess in pauses]
 
 
 def built_rounds(template: DriveProfile, v: Mapping[str, float]) -> DriveProfile:
     """Return *template* serving in rounds of these values (ps)."""
-    q = Quantity
+    q = {name: Quantity(value=value) for name, value in v.items()}
+    # as in fits of a sweep (`pauses.py`): the same disks, longer captures
+    pauses = Pauses(every=q["every"], length=q["length"], cv=q["pause_cv"], law="lognormal")
     rounds = Rounds(
-        base=q(value=v["base"]), base_cv=q(value=v["base_cv"]), read=q(value=v["each"]),
-        write=q(value=v["write_each"]) if "write_each" in v else None, cv=q(value=v["cv"]),
-        pauses=Pauses(
-            every=q(value=v["every"]), length=q(value=v["length"]), cv=q(value=v["pause_cv"]),
-            law="lognormal",  # as in fits of a sweep (`pauses.py`): the same disks, longer captures
-        ),
+        base=q["base"], base_cv=q["base_cv"], read=q["each"], write=q.get("write_each"), cv=q["cv"],
+        pauses=pauses,
     )  # fmt: skip
     made = served_in_rounds(template, rounds)
     if "slope" not in v:
         return made
-    rate = q(value=template.read.unit.value / v["slope"] * 1e12)
+    rate = Quantity(value=template.read.unit.value / v["slope"] * 1e12)
     return with_numbers(made, {"read_bandwidth": rate, "write_bandwidth": rate})
 
 
@@ -256,13 +243,12 @@ def with_rounds_intervals(
     profile: DriveProfile, bounds: Mapping[str, tuple[float, float]], source: str
 ) -> DriveProfile:
     """Return *profile* with each fitted number's interval and source."""
-    for name, (low, high) in bounds.items():
-        if name in KEYS:
-            profile = with_span(profile, KEYS[name], (low, high), source)
-        elif name == "slope":
-            unit = profile.read.unit.value * 1e12
-            for key in ("read_bandwidth", "write_bandwidth"):
-                profile = with_span(profile, key, (unit / high, unit / low), source)
+    spans = {KEYS[name]: span for name, span in bounds.items() if name in KEYS}
+    if "slope" in bounds:
+        unit, (low, high) = profile.read.unit.value * 1e12, bounds["slope"]
+        spans |= dict.fromkeys(("read_bandwidth", "write_bandwidth"), (unit / high, unit / low))
+    for key, span in spans.items():
+        profile = with_span(profile, key, span, source)
     return profile
 
 
