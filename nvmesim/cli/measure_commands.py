@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nvmesim.cli.output import (
-    check_writable,
-    json_option,
-    noting_interrupt,
-    option,
-    output_path,
-    print_json,
-    progress_bar,
-    say_if_compiling,
-    scenario_of,
-)
+from nvmesim.cli import output as out
+from nvmesim.cli.output import option, output_path
 from nvmesim.errors import InputError
 from nvmesim.files import write_text
 
@@ -66,7 +57,7 @@ system_option = click.option(
 @option("--engine", "fio's ioengine.", default="io_uring", show_default=True)
 @option("--plan is_plan", "Print the rows as a job file; run nothing.", is_flag=True)
 @system_option
-@json_option
+@out.json_option
 def measure(
     target: str | None, output: Path | None, name: str | None, host: str, server: str | None,
     budget: str, writes: bool, confirmed: str | None, precondition: bool, fixed: bool, stack: str,
@@ -85,7 +76,7 @@ def measure(
         return _print_plan(output, system, writes=writes, drive=target)
     if target is None or output is None:
         raise InputError("name a drive or a file, and -o PROFILE.toml; or --plan for a job file")
-    check_writable(output)
+    out.check_writable(output)
     _check_apart(output, None if host else target)
     from nvmesim.study.measuring.machine import Machine, Target, target_of
     from nvmesim.study.measuring.measure import FioRunner, Plan
@@ -152,7 +143,7 @@ def _answer(server: str | None, stack: str) -> Answer | None:
     catalog.get("stack", stack)
     if server is None:
         return None
-    scenario = scenario_of(server)
+    scenario = out.scenario_of(server)
     return with_drive(scenario.to_dict(), str(scenario.base.absolute()))
 
 
@@ -233,11 +224,11 @@ def _run(plan: Plan) -> Measuring:
             f"{left}{moved}", err=True,
         )  # fmt: skip
 
-    say_if_compiling("compiled")
+    out.say_if_compiling("compiled")
     whose = "the drive" if plan.answer is None else "that server"
     click.echo(f"nvmesim: how far throughput and p99 of {whose} are known, 95 %:", err=True)
     ending = "finishing the row and fitting what there is"
-    with noting_interrupt(ending) as pressed, progress_bar() as progress:
+    with out.noting_interrupt(ending) as pressed, out.progress_bar() as progress:
         return run_plan(replace(plan, progress=progress, stop=pressed.is_set, on_step=say))
 
 
@@ -271,7 +262,7 @@ def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -
         guest = done.conditions["virt"]
         click.echo(f"nvmesim: measured in a guest ({guest}): its disk, not a drive", err=True)
     if as_json:
-        print_json(done.to_json())
+        out.print_json(done.to_json())
     if done.ended == "failed":
         click.echo(f"nvmesim: {done.error}; what was measured is kept", err=True)
     return {"interrupted": 130, "failed": 3}.get(done.ended, 0)
@@ -280,7 +271,7 @@ def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -
 def _print_plan(output: Path | None, system: str, *, writes: bool, drive: str | None = None) -> int:
     from nvmesim.study.measuring.rows import PLAN, diskspd_lines, fio_job
 
-    check_writable(output)
+    out.check_writable(output)
     rows = [row for row in PLAN if writes or not row.writes]
     text = fio_job(rows, *[drive] if drive else []) if system == "linux" else diskspd_lines(rows)
     if output is None:

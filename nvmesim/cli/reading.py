@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import (
-    bytes_read,
-    check_writable,
-    json_option,
-    option,
-    output_path,
-    print_json,
-    to_text,
-    verbose_option,
-)
+from nvmesim.cli import output as out
+from nvmesim.cli.output import option, output_path
 from nvmesim.files import write_text
 
 if TYPE_CHECKING:
@@ -29,8 +21,8 @@ if TYPE_CHECKING:
     epilog="Example: nvmesim trace fio/qd1.json fio/qd32.json   (or a folder, or 'fio/*.json')"
 )
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@json_option
-@verbose_option
+@out.json_option
+@out.verbose_option
 def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
     """Show what is in a capture.
 
@@ -47,12 +39,12 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
     from nvmesim.show.words import one_line
 
     refused: list[str] = []
-    with bytes_read("reading captures") as progress:
+    with out.bytes_read("reading captures") as progress:
         found = read_captures(captures, progress=progress, refused=refused)
     unread = tuple(f"not read: {reason}" for reason in found.unread)
     for number, capture in enumerate(found.files):
         if as_json:
-            click.echo(to_text(describe_capture(capture), indent=None))
+            click.echo(out.to_text(describe_capture(capture), indent=None))
         else:
             if number:
                 click.echo()
@@ -70,7 +62,7 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
 @click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(path_type=Path))
 @option("--collect", "Print the script to run on the server, as root.", is_flag=True)
 @output_path("The scenario to write; default: print it.", "-o", "--output")
-@json_option
+@out.json_option
 def describe(files: tuple[Path, ...], collect: bool, output: Path | None, as_json: bool) -> int:
     """Write a scenario from a server's own dumps.
 
@@ -81,7 +73,7 @@ def describe(files: tuple[Path, ...], collect: bool, output: Path | None, as_jso
     """
     from nvmesim.describe import collecting_script, description
 
-    check_writable(output)
+    out.check_writable(output)
     if collect and files:
         raise click.UsageError("--collect prints a script and reads no FILE")
     if not collect and not files:
@@ -98,7 +90,7 @@ def describe(files: tuple[Path, ...], collect: bool, output: Path | None, as_jso
         if collect or not as_json:
             click.echo(f"nvmesim: wrote {output}; {what}")
     if found is not None and as_json:
-        print_json(found.to_json())
+        out.print_json(found.to_json())
     elif output is None:
         click.echo(text, nl=False)
     elif found is not None:
@@ -115,7 +107,7 @@ KINDS = ("drive", "cpu", "stack", "raid-engine", "platform")
     invoke_without_command=True,
     epilog="Example: nvmesim catalog list --kind drive, or nvmesim catalog show linux-md",
 )
-@json_option
+@out.json_option
 @click.pass_context
 def catalog(ctx: click.Context, as_json: bool) -> int | None:
     """List the parts a scenario can name.
@@ -131,7 +123,7 @@ def catalog(ctx: click.Context, as_json: bool) -> int | None:
 @catalog.command("list", epilog="Example: nvmesim catalog list platform")
 @click.argument("of_kind", metavar="[KIND]", required=False, type=click.Choice(KINDS))
 @option("--kind", "Only entries of this kind.", type=click.Choice(KINDS))
-@json_option
+@out.json_option
 @click.pass_obj
 def list_entries(outer_json: bool, of_kind: str | None, kind: str | None, as_json: bool) -> int:
     """List the entries, or those of one KIND."""
@@ -140,7 +132,7 @@ def list_entries(outer_json: bool, of_kind: str | None, kind: str | None, as_jso
 
 @catalog.command("show", epilog="Example: nvmesim catalog show samsung-980pro-1tb")
 @click.argument("name", metavar="NAME|FILE.toml")
-@json_option
+@out.json_option
 @click.pass_obj
 def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
     """Show one entry, or your own profile, with sources."""
@@ -151,7 +143,7 @@ def show_entry(outer_json: bool, name: str, as_json: bool) -> int:
 
     profile = read(None, Path(name)) if is_path(name) else find(name)
     if as_json or outer_json:
-        print_json(profile.model_dump(mode="json", exclude_none=True))
+        out.print_json(profile.model_dump(mode="json", exclude_none=True))
         return 0
     what = ": ".join(text for text in (profile.kind, profile.model) if text)
     facts = _facts(profile)
@@ -179,7 +171,7 @@ def _list(kind: str | None, as_json: bool) -> int:
     numbers = [[q for _, q in quantities(entry) if q.value] for entry in entries]
     assumed = [sum(q.basis == "assumed" for q in stated) for stated in numbers]
     if as_json:
-        print_json([
+        out.print_json([
             {"kind": e.kind, "name": e.name, "model": e.model, "numbers": len(n), "assumed": k}
             for e, n, k in zip(entries, numbers, assumed, strict=True)
         ])  # fmt: skip
@@ -226,7 +218,7 @@ def _variants(profile: Profile) -> list[tuple[str, ...]]:
         changed = {level: (with_level(profile, level), table) for level, table in by_level}
     elif profile.kind == "drive" and profile.fresh:
         changed = {"fresh": (with_state(profile, "fresh"), profile.fresh)}
-    out = [
+    rows = [
         (f"{name}: {row[0]}", *row[1:])
         for name, (variant, keys) in changed.items()
         for row in [(k, t, "", "", "") for k, t in _facts(variant)] + _numbers(variant)
@@ -237,8 +229,8 @@ def _variants(profile: Profile) -> list[tuple[str, ...]]:
             low, high = number.get("low"), number.get("high")
             span = "" if low is None else f"{low} .. {high}"
             cells = (str(number["value"]), span, number["basis"], number["source"])
-            out.append((f"before {kernel}: {key}", *cells))
-    return out
+            rows.append((f"before {kernel}: {key}", *cells))
+    return rows
 
 
 def _leaves(key: str, table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -256,7 +248,7 @@ def _numbers(profile: Frozen) -> list[tuple[str, ...]]:
     from nvmesim.catalog.load import quantities
     from nvmesim.catalog.toml import quantity_at, show_value
 
-    out: list[tuple[str, ...]] = []
+    rows: list[tuple[str, ...]] = []
     for key, number in quantities(profile):
         span, what = "", quantity_at(profile, key)[1]
         if number.low is not None and number.high is not None:
@@ -265,5 +257,5 @@ def _numbers(profile: Frozen) -> list[tuple[str, ...]]:
         if key == "capacity":  # as it is sold: powers of ten
             size = number.value
             value = f"{size / 1e12:.4g} TB" if size >= 1e12 else f"{size / 1e9:.4g} GB"
-        out.append((key, value, span, number.basis, number.source))
-    return out
+        rows.append((key, value, span, number.basis, number.source))
+    return rows

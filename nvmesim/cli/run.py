@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nvmesim.cli.output import (
-    asked_of,
-    noting_interrupt,
-    option,
-    output_path,
-    print_json,
-    progress_bar,
-    save,
-    scenario_of,
-    steps,
-)
+from nvmesim.cli import output as out
+from nvmesim.cli.output import option, output_path
 from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:
@@ -57,11 +48,11 @@ def run(
 
     share = _share(precision)
     with _saying_failure(as_json):
-        loaded = scenario_of(scenario, sets)
-    with noting_interrupt() as pressed, _saying_failure(as_json), progress_bar() as progress:
+        loaded = out.scenario_of(scenario, sets)
+    with out.noting_interrupt() as pressed, _saying_failure(as_json), out.progress_bar() as bar:
         result = simulate(
             loaded, engine=engine, seed=seed, precision=share, curve=report is not None,
-            requests_file=requests, progress=progress,
+            requests_file=requests, progress=bar,
         )  # fmt: skip
     result = replace(result, changes=sets)
     if timeline is not None and not pressed.is_set():
@@ -89,7 +80,7 @@ def _saying_failure(as_json: bool) -> Iterator[None]:
         yield
     except FailedArrayError as failed:
         if as_json:
-            print_json(failed.to_json())
+            out.print_json(failed.to_json())
         raise
 
 
@@ -112,11 +103,11 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
     from nvmesim.show.page import chart_page
     from nvmesim.study.timeline import timeline as recorded
 
-    with steps("recording every step"):
+    with out.steps("recording every step"):
         title = f"{scenario.name or path.stem}: every step of the first requests"
         drawn = recorded(scenario, seed=seed).chart()
         page = chart_page(drawn, title, Line(CAPTION, "soft"))
-    save(path, page)
+    out.save(path, page)
 
 
 @click.command(
@@ -154,16 +145,16 @@ def sweep(
     from nvmesim.study.sweep.api import sweep as swept
     from nvmesim.study.sweep.plan import parse_over
 
-    loaded, parsed = scenario_of(scenario, sets), parse_over(over)
+    loaded, parsed = out.scenario_of(scenario, sets), parse_over(over)
     tally = SweepTally()
-    with _kept(output), progress_bar(left=True) as progress:
+    with _kept(output), out.progress_bar(left=True) as progress:
         frame = swept(
             loaded, parsed, output=output, precision=_share(precision),
             cache=not no_cache, certainty=not no_certainty, progress=progress, tally=tally,
             **options,
         )  # fmt: skip
     keys = [key.strip() for key in parsed]
-    lost, asked = never(frame, keys), asked_of(loaded)
+    lost, asked = never(frame, keys), out.asked_of(loaded)
     if no_certainty:
         asked += "; without intervals (--no-certainty)"
     title = loaded.name or Path(scenario).stem

@@ -17,16 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from nvmesim import limits
-from nvmesim.cli.output import (
-    check_writable,
-    json_option,
-    output_path,
-    print_json,
-    save,
-    say_if_compiling,
-    steps,
-    verbose_option,
-)
+from nvmesim.cli import output as out
+from nvmesim.cli.output import output_path
 from nvmesim.errors import NvmesimError, UnitError
 
 if TYPE_CHECKING:
@@ -78,15 +70,15 @@ def simulates(
         names = command.__code__.co_varnames[: command.__code__.co_argcount]
 
         def body(as_json: bool, report: Path | None, verbose: bool, **options: Any) -> int:
-            check_writable(report, *(v for v in options.values() if isinstance(v, Path)))
-            say_if_compiling(options.get("engine", "compiled"))
+            out.check_writable(report, *(v for v in options.values() if isinstance(v, Path)))
+            out.say_if_compiling(options.get("engine", "compiled"))
             common = {"as_json": as_json, "report": report}
             answer = command(**options, **{k: v for k, v in common.items() if k in names})
             try:
                 if report is not None and answer.page is not None:
-                    with steps("writing the report"):
+                    with out.steps("writing the report"):
                         page = answer.page()
-                    save(report, page)
+                    out.save(report, page)
             finally:
                 _print(answer, as_json, verbose)
             return int(answer.code)
@@ -132,8 +124,8 @@ def _options(
                             help="Seed of the random numbers; default: the scenario's.")),
         (workers, click.option("--workers", metavar="N", type=click.IntRange(1, 1024),
                                cls=Unbounded, help="Processes; default: one per CPU.")),
-        (verbose, verbose_option),
-        (True, json_option),
+        (verbose, out.verbose_option),
+        (True, out.json_option),
         (True, click.option(
             "--max-memory", metavar="SIZE",
             help="Memory for requests in flight, per process.  [default: 4 GiB]")),
@@ -145,7 +137,7 @@ def _options(
 
 def _print(answer: Answer, as_json: bool, verbose: bool) -> None:
     if as_json:
-        print_json(answer.json())
+        out.print_json(answer.json())
         return
     from nvmesim.show.terminal import show
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final, Literal, get_args
 
+from nvmesim import units
 from nvmesim.drawing import Drawable
 from nvmesim.errors import FailedArrayError, InputError, nearest
 from nvmesim.measure.figures import Interval
@@ -24,15 +25,6 @@ from nvmesim.study.load_search import Applied, Found, LoadSearch, Trial, limited
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
 from nvmesim.study.sweep.workers import usable_cpus
-from nvmesim.units import (
-    PS_PER_S,
-    chance,
-    format_iops,
-    format_time,
-    parse_fraction,
-    parse_rate,
-    parse_time_ps,
-)
 
 State = Literal["healthy", "degraded", "rebuilding"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -75,11 +67,11 @@ class BestGoal:
         'p99 within 1 ms, CPU within 50 %, at least 3M IOPS'
         """
         notes = [
-            f"CPU within {100 * v:.3g} %" if k == "cpu" else f"{k} within {format_time(v)}"
+            f"CPU within {100 * v:.3g} %" if k == "cpu" else f"{k} within {units.format_time(v)}"
             for k, v in self.limits.named().items()
         ]
         if self.iops is not None:
-            notes.append(f"at least {format_iops(self.iops)}")
+            notes.append(f"at least {units.format_iops(self.iops)}")
         return ", ".join(notes)
 
 
@@ -185,9 +177,9 @@ class Best(Drawable):
         found = self.best
         if found is None:
             return self._nearest()
-        rates = ", ".join(f"{format_iops(s.iops or 0)} {s.when}" for s in found.states)
+        rates = ", ".join(f"{units.format_iops(s.iops or 0)} {s.when}" for s in found.states)
         least = min((s.probability or 0.0 for s in found.states), default=0.0)
-        return f"{found.name}: {rates}, with {self.goal.words()} ({chance(least)} sure)"
+        return f"{found.name}: {rates}, with {self.goal.words()} ({units.chance(least)} sure)"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -353,12 +345,12 @@ def _goal(
     cpu: str | float | None, iops: str | float | None,
 ) -> BestGoal:  # fmt: skip
     limits = LoadLimits(_seconds(p99, "p99"), _seconds(p99_9, "p99.9"), _seconds(mean, "mean"),
-                    parse_fraction(cpu) if isinstance(cpu, str) else cpu)  # fmt: skip
+                    units.parse_fraction(cpu) if isinstance(cpu, str) else cpu)  # fmt: skip
     if not limits.named():
         raise InputError("no limit is named; give one such as --p99 1ms or --cpu 50%")
     if limits.cpu is not None and not 0 < limits.cpu <= 1:
         raise InputError(f"cpu is {limits.cpu:g}; it must be above 0 and at most 100 %")
-    rate = parse_rate(iops) if isinstance(iops, str) else iops
+    rate = units.parse_rate(iops) if isinstance(iops, str) else iops
     if rate is not None and not 0 < rate < 1e12:
         raise InputError(f"iops is {rate:g}; a rate such as 3M is needed")
     return BestGoal(limits, rate)
@@ -367,7 +359,9 @@ def _goal(
 def _seconds(value: str | float | None, name: str) -> float | None:
     if value is None:
         return None
-    seconds = parse_time_ps(value) / PS_PER_S if isinstance(value, str) else float(value)
+    seconds = (
+        units.parse_time_ps(value) / units.PS_PER_S if isinstance(value, str) else float(value)
+    )
     if not 0 < seconds < math.inf:
         raise InputError(f"{name} is {value}; a time above 0 such as 1ms is needed")
     return seconds

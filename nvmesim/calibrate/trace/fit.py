@@ -66,7 +66,7 @@ class TraceFit:
     """A drive fitted to a trace, and the evidence."""
 
     profile: DriveProfile
-    classes: tuple[task.JudgedClass, ...]
+    classes: tuple[task.ClassOf, ...]
     warnings: tuple[str, ...] = ()
     free_parameters: tuple[str, ...] = ()
     structure: Structure = field(default_factory=Structure)
@@ -328,7 +328,7 @@ class _Fitting:
     def _source(self) -> str:
         return f"{self.all.source}: {len(self.used)} requests one by one"
 
-    def _doubts(self, judged: Sequence[task.JudgedClass], structure: Structure) -> list[str]:
+    def _doubts(self, judged: Sequence[task.ClassOf], structure: Structure) -> list[str]:
         used, source, writes = self.used, self.all.source, self.used.write
         drift, pace = _drift(used), start.peak_rate(used)
         off = [(c.label, c.residual.get(50.0, 0.0)) for c in judged if not c.held_out]
@@ -373,7 +373,7 @@ class _Try:
 def _drift(a: Arrivals) -> float:
     """Median, over (operation, size, depth) classes, of the change of p50 from half to half."""
     first, second = a.halves()
-    before = {c.label: c.percentiles_s.get(50.0) for c in task.classes_of(first)}
-    after = {c.label: c.percentiles_s.get(50.0) for c in task.classes_of(second)}
+    before = {c.label: c.measured_s.get(50.0) for c in task.classes_of(first)}
+    after = {c.label: c.measured_s.get(50.0) for c in task.classes_of(second)}
     changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
     return float(np.median(changes)) if changes else 0.0

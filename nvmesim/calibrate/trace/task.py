@@ -35,32 +35,29 @@ TAIL_FLOOR = 0.05
 
 @dataclass(frozen=True)
 class ClassOf:
-    """Some requests of a trace, what they took, and how surely that is known."""
+    """Some requests of a trace: what they took, how surely that is known, what they take here."""
 
     label: str
     rows: Ints
     """int64[k]: indices into the arrivals"""
-    percentiles_s: dict[float, float]
-    errors: dict[float, float] = field(default_factory=dict)
+    measured_s: dict[float, float]
+    errors: dict[float, float]
     """Relative standard error of each percentile"""
+    model_s: dict[float, float] = field(default_factory=dict)
+    """The same percentiles, simulated; empty before they are judged"""
+    held_out: bool = False
 
     def answers(self, latency_s: Floats) -> dict[float, float]:
         """Percentiles, s, of the same requests in a simulation: float64[runs, n]."""
         chosen = latency_s[:, self.rows].ravel()
-        percents = list(self.percentiles_s)
+        percents = list(self.measured_s)
         values = np.quantile(chosen, np.array(percents) / 100)
         return dict(zip(percents, values.tolist(), strict=True))
 
-
-@dataclass(frozen=True)
-class JudgedClass:
-    """One class, measured and simulated."""
-
-    label: str
-    requests: int
-    measured_s: dict[float, float]
-    model_s: dict[float, float]
-    held_out: bool = False
+    @property
+    def requests(self) -> int:
+        """How many they are."""
+        return len(self.rows)
 
     @property
     def residual(self) -> dict[float, float]:
@@ -105,7 +102,7 @@ def classes_of(
             rows = np.flatnonzero(of_op & (octave == level))
             span = f"{2**level} to {2 ** (level + 1) - 1}" if level else "1"
             made.append(_class(f"{name} depth {span}", rows, arrivals, percents))
-    return [c for c in made if len(c.rows) >= MIN_CLASS and c.percentiles_s]
+    return [c for c in made if len(c.rows) >= MIN_CLASS and c.measured_s]
 
 
 def misfits(classes: Sequence[ClassOf], latency_s: Floats) -> list[float]:
@@ -114,18 +111,14 @@ def misfits(classes: Sequence[ClassOf], latency_s: Floats) -> list[float]:
     for c in classes:
         found = c.answers(latency_s)
         out += [
-            float(np.log(max(found[p], 1e-12) / v)) / c.errors[p]
-            for p, v in c.percentiles_s.items()
+            float(np.log(max(found[p], 1e-12) / v)) / c.errors[p] for p, v in c.measured_s.items()
         ]
     return out
 
 
-def judge(classes: Sequence[ClassOf], latency_s: Floats, *, held_out: bool) -> list[JudgedClass]:
+def judge(classes: Sequence[ClassOf], latency_s: Floats, *, held_out: bool) -> list[ClassOf]:
     """Return every class beside its simulation."""
-    return [
-        JudgedClass(c.label, len(c.rows), c.percentiles_s, c.answers(latency_s), held_out)
-        for c in classes
-    ]
+    return [replace(c, model_s=c.answers(latency_s), held_out=held_out) for c in classes]
 
 
 def _class(
@@ -274,7 +267,7 @@ class _Figures:
         from scipy.special import ndtri
 
         self._rows = chosen.rows
-        table = chosen.percentiles_s
+        table = chosen.measured_s
         self._placed = np.array([p / 100 for p in table if p <= PLACED])
         shares = np.array([p / 100 for p in table if p > PLACED])
         self._ends = np.array([v for p, v in table.items() if p > PLACED])
