@@ -48,11 +48,11 @@ def with_draws(
 
 
 def with_numbers(profile: Model, numbers: Mapping[str, Any]) -> Model:
-    """Return *profile* with other values at the dotted keys of *numbers*.
+    """Return *profile* with other values at the dotted keys of *numbers*; a plain one is assumed.
 
     >>> from nvmesim.catalog.load import get
     >>> drive = get("drive", "intel-p4610-1.6tb")
-    >>> with_numbers(drive, {"read.die": Quantity(value=5e7), "sorts": True}).read.die.value
+    >>> with_numbers(drive, {"read.die": 5e7, "sorts": True}).read.die.value
     50000000.0
     """
     update: dict[str, Any] = {}
@@ -60,6 +60,8 @@ def with_numbers(profile: Model, numbers: Mapping[str, Any]) -> Model:
         part, _, rest = key.partition(".")
         if rest:
             value = with_numbers(update.get(part, getattr(profile, part)), {rest: value})
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            value = Quantity(value=value)
         update[part] = value
     return profile.model_copy(update=update)
 

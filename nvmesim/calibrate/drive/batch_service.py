@@ -115,7 +115,7 @@ def fit_writes_in_rounds(
     start, key = profile.rounds.read.value, "rounds.write"
 
     def made(u: Floats) -> DriveProfile:
-        return with_numbers(profile, {key: Quantity(value=float(np.exp(u[0])))})
+        return with_numbers(profile, {key: float(np.exp(u[0]))})
 
     rows = logarithms([Parameter("write", start, low=start / 10, high=start * 10, step=0.05)])
     found = infer(problem_of([pauses.without_tail(p) for p in points], rows, made, host))
@@ -134,8 +134,7 @@ def as_a_read(read: Quantity) -> Quantity:
 
 def served_in_rounds(template: DriveProfile, rounds: Rounds) -> DriveProfile:
     """Return *template* serving in *rounds*, which hold all of a request's time but its bytes."""
-    none = Quantity(value=0.0)
-    return with_numbers(template, {"rounds": rounds, "read.base": none, "write.base": none})
+    return with_numbers(template, {"rounds": rounds, "read.base": 0.0, "write.base": 0.0})
 
 
 def _score(profile: DriveProfile, host: BenchHost, point: Point) -> float:

@@ -25,7 +25,7 @@ from nvmesim.calibrate.evidence import Ceiling, Judged, Side, joint_of, with_num
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import LEAST_FULL, may_be_full, thread_share, threads_full
 from nvmesim.catalog.load import quantities
-from nvmesim.catalog.profile import Alternative, DriveProfile, Quantity
+from nvmesim.catalog.profile import Alternative, DriveProfile
 from nvmesim.catalog.toml import quantity_table
 
 PRIOR: Final[dict[tuple[Ceiling | None, Limit | None], float]] = {
@@ -207,18 +207,11 @@ def _ceiling(host: BenchHost, judged: Sequence[Judged], is_read: bool) -> Point 
 
 def _faster(profile: DriveProfile, ratio: float, is_read: bool) -> DriveProfile:
     """*profile* with a ceiling of reads, or of writes, *ratio* as high."""
-    write = profile.write
+    write, commands, program = profile.write, profile.commands, profile.write.program.value
     if is_read:  # writes keep their ceiling
         return with_numbers(profile, {
-            "commands": _times(profile.commands, ratio), "dies": _times(profile.dies, ratio),
-            "write.program": _times(write.program, ratio),
-            "write.commands": write.commands or profile.commands,
+            "commands": commands.value * ratio, "dies": profile.dies.value * ratio,
+            "write.program": program * ratio, "write.commands": write.commands or commands,
         })  # fmt: skip
-    return with_numbers(profile, {
-        "write.program": _times(write.program, 1 / ratio),
-        "write.commands": write.commands and _times(write.commands, ratio),
-    })  # fmt: skip
-
-
-def _times(quantity: Quantity, ratio: float) -> Quantity:
-    return Quantity(value=quantity.value * ratio, basis="assumed")
+    own = write.commands and write.commands.value * ratio
+    return with_numbers(profile, {"write.program": program * (1 / ratio), "write.commands": own})

@@ -259,7 +259,7 @@ class _Fitting:
             cost = self._cost(made, mixes)
             return [begun.having(Side(made, {}, cost, (), wanted, (said,)))]
         if size > UNIT:
-            profile = with_numbers(profile, {"write.unit": Quantity(value=size)})
+            profile = with_numbers(profile, {"write.unit": size})
         special = self._special_writes(begun, profile, alike)
         if special is not None:
             return [special]
@@ -332,7 +332,7 @@ class _Fitting:
             size = min(p.block_size for p in large)
             small = [p for p in large if p.block_size == size]
             large = [p for p in large if p.block_size != size]
-            template = with_numbers(template, {"read.unit": Quantity(value=size)})
+            template = with_numbers(template, {"read.unit": size})
             self.notes.append(f"no reads of 4 KiB: {size} bytes are taken as the drive's unit")
         mixed = max((p.iops / p.targets for p in self.points if 0 < p.read_fraction < 1), default=0)
         found = self._small_reads(template, small, ceiling, mixed)

@@ -107,8 +107,7 @@ def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point
     def made(at: Values) -> DriveProfile:
         time = at["channel"]
         count = min(max(fewest, math.ceil(ROOMY * most * time / 1e12)), profile.dies.value)
-        channels = {"read.channel": Quantity(value=time), "channels": Quantity(value=count)}
-        return with_numbers(profile, channels)
+        return with_numbers(profile, {"read.channel": time, "channels": count})
 
     parameter = Parameter("channel", CHANNEL_PS, low=CHANNEL_PS / 10, high=20 * CHANNEL_PS)
     found = solved(points, host, made, [parameter], effort=0.5, shape=False)
@@ -154,7 +153,7 @@ def _with_bandwidth(
     keys = {"bandwidth": "read_bandwidth", "serial": "read.serial"}
 
     def made(at: Values) -> DriveProfile:
-        return with_numbers(profile, {keys[name]: Quantity(value=v) for name, v in at.items()})
+        return with_numbers(profile, {keys[name]: v for name, v in at.items()})
 
     error = LONE_ERROR if is_lone else None
     found = solved(points, host, made, parameters, effort=0.5, shape=False, error=error)
@@ -197,5 +196,4 @@ def _with_engines(
 
 
 def _engines(profile: DriveProfile, count: int, split_ps: float) -> DriveProfile:
-    engines = {"read.engines": Quantity(value=count), "read.split": Quantity(value=split_ps)}
-    return with_numbers(profile, engines)
+    return with_numbers(profile, {"read.engines": count, "read.split": split_ps})

@@ -195,8 +195,7 @@ def lasting(rates: Floats, top: float, moved: float) -> Floats:
     rng = np.random.default_rng(5)
     share, sd = STEADY
     steady = np.clip(share * moved * np.exp(sd * rng.standard_normal(len(rates))), top, rates)
-    found: Floats = np.where(rng.random(len(rates)) < FRESH[2], rates, steady)
-    return found
+    return np.where(rng.random(len(rates)) < FRESH[2], rates, steady)
 
 
 def sheet_odds(link: Link, size: int, rate: float) -> float:
@@ -348,8 +347,7 @@ def busy_of(command: Floats | float) -> Floats:
     >>> float(busy_of(0.125))
     0.5
     """
-    out: Floats = np.maximum(command, 0.0) ** (1 / POWER)
-    return out
+    return np.maximum(command, 0.0) ** (1 / POWER)
 
 
 @dataclass(frozen=True)

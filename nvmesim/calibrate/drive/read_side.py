@@ -340,17 +340,15 @@ def with_reads(template: DriveProfile, values: Mapping[str, float]) -> DriveProf
 
     Channels, which nothing tells, are fast enough not to cap what dies and controller do.
     """
-    q = Quantity
     dies = max(1, round(values["dies"]))
     channels = min(round(values.get("channels", CHANNELS)), dies)
     most = min(values["commands"], dies / values["die"] * 1e12)
     shortest = min(CHANNEL_PS, CHANNEL_SHARE * (values["base"] + values["die"]))
     channel = values.get("channel", min(shortest, channels / most * 1e12 / 2))
     return with_numbers(template, {
-        "dies": q(value=dies), "channels": q(value=channels),
-        "commands": q(value=values["commands"]), "read.base": q(value=values["base"]),
-        "read.die": q(value=values["die"]), "read.die_cv": q(value=values["cv"]),
-        "read.channel": q(value=channel),
+        "dies": dies, "channels": channels, "commands": values["commands"],
+        "read.base": values["base"], "read.die": values["die"], "read.die_cv": values["cv"],
+        "read.channel": channel,
     })  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def fit_stream(
         parameters.append(_wait(waiting, lone_s * 1e12, is_read=is_read, is_deep=is_deep))
 
     def made(at: Values) -> DriveProfile:
-        update: dict[str, Quantity] = {key: Quantity(value=at["bandwidth"])}
+        update: dict[str, Quantity | float] = {key: at["bandwidth"]}
         if "wait" in at:
             wait = Quantity(value=at["wait"], basis="fitted", source=source)
             update |= dict.fromkeys(_streams(waiting) if is_read else ["write.base"], wait)
@@ -159,8 +159,7 @@ def with_written_bytes(
     """*profile* with the bandwidth of large *writes*, which its programs do not limit."""
     rate = max(p.iops * p.block_size / p.targets for p in writes)
     drain = max(profile.dies.value / profile.write.program.value, 2e-12 * rate / 4096)
-    program = Quantity(value=profile.dies.value / drain, basis="assumed")
-    profile = with_numbers(profile, {"write.program": program})
+    profile = with_numbers(profile, {"write.program": profile.dies.value / drain})
     return fit_stream(profile, host, writes, "write_bandwidth", sources(writes), LONE_S[False])
 
 
@@ -275,7 +274,7 @@ def drive_of_rows(
     return with_numbers(blank_drive(name, str(link), captured_on, included), {
         "interface": INTERFACES.get(link.kind, "nvme"),
         "host_submit": held if included and cpu else None,
-        "commands": q(value=SATA_COMMANDS if link.kind == "sata" else 1e6),
+        "commands": SATA_COMMANDS if link.kind == "sata" else 1e6,
         "read_bandwidth": blank_bandwidth(points, link, read=True),
         "write_bandwidth": blank_bandwidth(points, link, read=False),
     })  # fmt: skip

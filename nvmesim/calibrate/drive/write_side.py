@@ -147,17 +147,16 @@ def with_writes(
     template: DriveProfile, base_ps: float, cv: float, rate: float, limit: Limit
 ) -> DriveProfile:
     """Return *template* with writes acknowledged after *base_ps*, at most *rate* a second."""
-    q, w = Quantity, template.write
+    w = template.write
     drain = 20 * rate if limit == "controller" else rate
     # assumed, the buffer must not cap what dies drain
     buffer = max(w.buffer.value, SLOTS * template.dies.value * w.unit.value)
     return with_numbers(template, {
-        "write.base": q(value=base_ps), "write.buffer": q(value=buffer),
-        "write.base_cv": q(value=cv if limit != "through" else 0.1),
-        "write.program_cv": q(value=cv if limit == "through" else 0.1),
-        "write.through": limit == "through",
-        "write.program": q(value=template.dies.value / drain * 1e12),
-        "write.commands": q(value=rate) if limit == "controller" else None,
+        "write.base": base_ps, "write.buffer": buffer, "write.through": limit == "through",
+        "write.base_cv": cv if limit != "through" else 0.1,
+        "write.program_cv": cv if limit == "through" else 0.1,
+        "write.program": template.dies.value / drain * 1e12,
+        "write.commands": rate if limit == "controller" else None,
     })  # fmt: skip
 
 
@@ -208,7 +207,8 @@ def fit_flush(
     written = profile.write.base.value if alone.mean_s is None else alone.mean_s * 1e12
     took = max(alone.outstanding / alone.iops * 1e12 - written, 2 * LEAST_PS)
     if took < VOLATILE_PS:
-        return _with_flush(profile, None, None)
+        none = {"write.flush": None, "write.flush_serial": None}
+        return with_numbers(profile, {"write.volatile": False, **none})
     # one flush at a time: the busiest row tells how long each of them holds the drive
     serial, sd = min(took, 1e12 / max(p.iops / p.targets for p in rows)), 0.0
     if len({p.outstanding for p in rows}) == 1:
@@ -220,7 +220,8 @@ def fit_flush(
     ]
 
     def made(at: Values) -> DriveProfile:
-        return _with_flush(profile, at["flush"], at["flush_serial"])
+        numbers = {f"write.{name}": value for name, value in at.items()}
+        return with_numbers(profile, {"write.volatile": True, **numbers})
 
     plain = [replace(p, mean_s=None) for p in rows]
     found = solved(plain, host, made, parameters, effort=0.5, shape=False)
@@ -241,13 +242,3 @@ def is_volatile(points: Sequence[Point], host: BenchHost) -> bool:
     reads = [1 / p.iops for p in lone if p.read_fraction == 1 and p.block_size <= 1 << 14]
     took = min(1 / p.iops for p in flushed) - LONE_S[False]
     return took > VOLATILE_PS / 1e12 and all(s < SLOW_READ_S for s in reads)
-
-
-def _with_flush(
-    profile: DriveProfile, flush_ps: float | None, serial_ps: float | None
-) -> DriveProfile:
-    """*profile* with a volatile cache whose flush takes so long; None: with capacitors."""
-    update: dict[str, Quantity | bool | None] = {"write.volatile": flush_ps is not None}
-    for name, value in (("flush", flush_ps), ("flush_serial", serial_ps)):
-        update[f"write.{name}"] = None if value is None else Quantity(value=value)
-    return with_numbers(profile, update)

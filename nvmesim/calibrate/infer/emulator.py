@@ -71,8 +71,7 @@ class Surfaces:
 
     def scatter(self) -> Floats:
         """float64[n_outputs, n_outputs]: covariance of one run, lack of fit included."""
-        out: Floats = self.left.T @ self.left / np.sqrt(np.outer(self.freedom, self.freedom))
-        return out
+        return self.left.T @ self.left / np.sqrt(np.outer(self.freedom, self.freedom))
 
 
 class Regressors:
@@ -138,8 +137,7 @@ class Region:
     @property
     def scale(self) -> Floats:
         """float64[n_parameters]: standard deviations, the unit of an emulator's coordinates."""
-        out: Floats = np.sqrt(np.diag(self.spread))
-        return out
+        return np.sqrt(np.diag(self.spread))
 
     def away(self, u: Floats) -> Floats:
         """float64[n]: mean squared distance of float64[n, n_parameters], in standard deviations."""
@@ -178,8 +176,7 @@ class Emulator:
 
     def z(self, u: Floats) -> Floats:
         """Coordinates of float64[n, n_parameters]: standard deviations from the centre."""
-        out: Floats = (u - self.region.centre) / self.region.scale
-        return out
+        return (u - self.region.centre) / self.region.scale
 
     def slope(self, z: Floats) -> Floats:
         """float64[n_figures, n_parameters]: derivatives at one *z*."""

@@ -245,8 +245,7 @@ class _Inference:
         emulator = self._emulator(region, near)
         cost = Likelihood(problem, emulator, tau, rough=True).cost(emulator.z(self.u[near]))
         likely = max(least, round(1.5 * self.terms), int((cost < cost.min() + LIKELY).sum()))
-        out: Ints = self.rng.permutation(near[np.argsort(cost)[:likely]])
-        return out
+        return self.rng.permutation(near[np.argsort(cost)[:likely]])
 
     def _emulator(self, region: Region, chosen: Ints) -> Emulator:
         return Emulator(self.problem, region, self.u[chosen], self.figures[chosen])
@@ -305,8 +304,7 @@ class _Inference:
 def region_ends(emulator: Emulator, z: list[Floats]) -> Floats:
     """float64[n, n_coordinates] of coordinates *z* of *emulator*."""
     at = np.reshape(z, (len(z), len(emulator.region.centre)))
-    out: Floats = emulator.region.centre + at * emulator.region.scale
-    return out
+    return emulator.region.centre + at * emulator.region.scale
 
 
 def columns(
@@ -361,8 +359,7 @@ def sampled(
 def _proposed(centre: Floats, spread: Floats, rng: np.random.Generator, count: int) -> Floats:
     """float64[count, n_coordinates]: draws of a multivariate t (`scipy.stats` loads in 2 s)."""
     wide = np.sqrt(rng.chisquare(TAILS, count) / TAILS)[:, None]
-    out: Floats = centre + rng.multivariate_normal(np.zeros(len(centre)), spread, count) / wide
-    return out
+    return centre + rng.multivariate_normal(np.zeros(len(centre)), spread, count) / wide
 
 
 def _log_density(at: Floats, centre: Floats, spread: Floats) -> Floats:

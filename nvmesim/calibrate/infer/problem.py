@@ -121,8 +121,7 @@ class Problem:
     def permits(self, u: Floats) -> Bools:
         """bool[n]: which of float64[n, n_coordinates] are inside the bounds and allowed."""
         inside = ((u >= self.low) & (u <= self.high)).all(axis=1)
-        out: Bools = inside & self.allowed(u)
-        return out
+        return inside & self.allowed(u)
 
 
 @dataclass(frozen=True)

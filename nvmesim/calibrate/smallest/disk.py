@@ -19,7 +19,7 @@ from nvmesim.calibrate.evidence import with_draws, with_numbers
 from nvmesim.calibrate.infer.posterior import DRAWS
 from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.load import get
-from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.network.distributions import nearest_share
 
 ARM_S: Final = 2.5e-3
@@ -54,11 +54,10 @@ def fit_disk(
     like = get("drive", "hdd-7200")
     read_ps, read_sd = _positioning(like, reads)
     write_ps, write_sd = _positioning(like, writes) if writes else (read_ps, 2 * read_sd)
-    q = Quantity
     profile = with_numbers(template, {
         "dies": like.dies, "channels": like.channels, "commands": like.commands,
         "tags": like.tags, "sorts": True, "read": like.read, "write": like.write,
-        "read.die": q(value=read_ps), "write.program": q(value=write_ps),
+        "read.die": read_ps, "write.program": write_ps,
     })  # fmt: skip
     normal = np.random.default_rng(5).standard_normal((2, DRAWS))
     columns: dict[str, Floats] = {

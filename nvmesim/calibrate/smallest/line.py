@@ -101,8 +101,7 @@ def _solved(points: Sequence[Point], has_bandwidth: bool, has_cap: bool) -> Line
         service = size / parts / bandwidth + 1 / cap
         rows = zip(flight.tolist(), service.tolist(), (drives / parts).tolist(), strict=True)
         modelled = np.log([closed_loop(n, latency, s, stations) for n, s, stations in rows])
-        out: Floats = (modelled - log_iops) / LEAST_ERROR
-        return out
+        return (modelled - log_iops) / LEAST_ERROR
 
     found = least_squares(off, start, loss="soft_l1", f_scale=5.0, diff_step=[1e-4] * len(start))
     return Line(*line(found.x), evidence((LEAST_ERROR * off(found.x)).tolist(), len(start)))

@@ -285,19 +285,18 @@ def _maker(
         key = "read_bandwidth" if is_read else "write_bandwidth"
         profile = template
         if "bandwidth" in at:
-            profile = profile.model_copy(update={key: Quantity(value=at["bandwidth"])})
+            profile = with_numbers(profile, {key: at["bandwidth"]})
         if kind == "batch":
             return _in_batches(profile, at["latency"], is_read)
         if is_read:
             return _with_reads(profile, at["latency"], at["rate"], large, at.get("transfer"))
-        profile = with_numbers(profile, {"write.unit": Quantity(value=small)})
+        profile = with_numbers(profile, {"write.unit": small})
         limit: Literal["drain", "controller"] = "controller" if is_capped else "drain"
         rate = at["rate"] if is_capped else max(at["rate"], 1.02 * busiest / small)
         drive = with_writes(profile, at["latency"], 0.15, rate, limit)
         if is_capped:  # the drain of its programs must not limit bytes either
             drain = max(20 * at["rate"], OPEN * busiest / small)
-            program = Quantity(value=drive.dies.value / drain * 1e12)
-            drive = with_numbers(drive, {"write.program": program})
+            drive = with_numbers(drive, {"write.program": drive.dies.value / drain * 1e12})
         return drive
 
     return made
@@ -311,15 +310,12 @@ def _with_reads(
     *transfer*: ps that 4 KiB of a lone request take on a channel of its own.
     """
     dies = max(DIES, 2 ** math.ceil(math.log2(2 * rate * DIE_SHARE * latency_ps / 1e12)))
-    numbers = {
+    return with_numbers(template, {
         "dies": dies, "channels": APART if transfer else 8, "commands": rate,
         "read.base": (1 - DIE_SHARE) * latency_ps, "read.die": DIE_SHARE * latency_ps,
         "read.die_cv": 0.1, "read.unit": max(4096, unit), "read.channel": transfer or CHANNEL_PS,
-    }  # fmt: skip
-    ahead = template.read.ahead and latency_ps / 1e12 > MEDIA_S
-    return with_numbers(template, {
-        **{key: Quantity(value=value) for key, value in numbers.items()},
-        "read.engines": None, "read.serial": None, "read.ahead": ahead,
+        "read.engines": None, "read.serial": None,
+        "read.ahead": template.read.ahead and latency_ps / 1e12 > MEDIA_S,
     })  # fmt: skip
 
 

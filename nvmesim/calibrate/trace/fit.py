@@ -28,7 +28,7 @@ from nvmesim.calibrate.infer.solved import intervals
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.trace import start, task
 from nvmesim.calibrate.trace.start import Structure
-from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.errors import FitError
 
 MAX_REQUESTS = 12_000
@@ -124,10 +124,10 @@ class _Fitting:
         self.choice = ""
         self.notes: list[str] = []
         blank = blank_drive(name, str(self.host.link), captured_on, host is None)
-        unit = Quantity(value=start.unit_of(self.used))
+        unit = start.unit_of(self.used)
         self.template = with_numbers(blank, {
-            "dies": Quantity(value=start.LONE_DIES), "read.unit": unit, "write.unit": unit,
-            "read_bandwidth": Quantity(value=1e11), "write_bandwidth": Quantity(value=1e11),
+            "dies": start.LONE_DIES, "read.unit": unit, "write.unit": unit,
+            "read_bandwidth": 1e11, "write_bandwidth": 1e11,
         })  # fmt: skip
 
     def fit(self, held_out: Arrivals | None) -> TraceFit:

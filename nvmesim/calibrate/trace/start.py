@@ -157,10 +157,8 @@ def bank_numbers(
 def built(template: DriveProfile, v: Mapping[str, float], structure: Structure) -> DriveProfile:
     """*template* with the numbers of these values (ps, 1/s) and structure."""
     told, others = bank_numbers(template, v, structure)
-    numbers: dict[str, Any] = {k: Quantity(value=x) for k, x in {**told, **others}.items()}
-    if "program" in v:
-        numbers["write.through"] = structure.through
-    return with_numbers(template, numbers)
+    through = {"write.through": structure.through} if "program" in v else {}
+    return with_numbers(template, {**told, **others, **through})
 
 
 def split_doubt(profile: DriveProfile, source: str) -> list[str]:
@@ -235,7 +233,7 @@ def built_rounds(template: DriveProfile, v: Mapping[str, float]) -> DriveProfile
     made = served_in_rounds(template, rounds)
     if "slope" not in v:
         return made
-    rate = Quantity(value=template.read.unit.value / v["slope"] * 1e12)
+    rate = template.read.unit.value / v["slope"] * 1e12
     return with_numbers(made, {"read_bandwidth": rate, "write_bandwidth": rate})
 
 
