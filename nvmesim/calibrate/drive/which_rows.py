@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 from nvmesim.calibrate.bench import BenchHost
@@ -139,6 +140,9 @@ NO_FASTER: Final = 1.3
 DEEP: Final = 8
 """Requests in flight that a thread was asked for, from which on that says something. Assumed."""
 
+_like: Final = attrgetter(
+    "read_fraction", "random", "block_size", "jobs", "targets", "raid", "sync"
+)  # fmt: skip
 WAITING_BYTES: Final = 16 << 10
 """Bytes of a request up to which flash does several in the time of one."""
 
@@ -163,10 +167,6 @@ def one_by_one(points: Sequence[Point], link: Link, notes: list[str]) -> list[Po
         "synchronous engine, or a file that grows), and those of predictions do"
     )
     return [replace(p, iodepth=1) if id(p) in waiting else p for p in points]
-
-
-def _like(p: Point) -> tuple[object, ...]:
-    return p.read_fraction, p.random, p.block_size, p.jobs, p.targets, p.raid, p.sync
 
 
 SECTOR: Final = 4096

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -171,6 +172,11 @@ MORE: Final = 1.25
 """What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
 LARGE: Final = 32 << 10
 """Bytes from which on links and memory may be what many drives wait for. Assumed."""
+_load: Final = attrgetter("read_fraction", "random", "block_size", "sync")
+"""What a drive is asked in a row"""
+_kind: Final = attrgetter("read_fraction", "random", "block_size", "iodepth", "targets",
+                          "own_targets", "sync", "raid", "polled")  # fmt: skip
+"""Key of rows that differ in threads alone"""
 ROOM: Final = 1.25
 """Requests in flight in units of what the IOPS need of a NAND drive: fewer may be the limit."""
 
@@ -227,16 +233,3 @@ def does_less_of_each(p: Point, points: Sequence[Point]) -> bool:
         and not q.raid and _load(q) == _load(p)
     )  # fmt: skip
     return max(per_drive, default=0.0) > MORE * p.iops / p.targets
-
-
-def _load(p: Point) -> tuple[object, ...]:
-    """What a drive is asked in a row."""
-    return p.read_fraction, p.random, p.block_size, p.sync
-
-
-def _kind(p: Point) -> tuple[object, ...]:
-    """Key of rows that differ in threads alone."""
-    return (
-        p.read_fraction, p.random, p.block_size, p.iodepth, p.targets, p.own_targets, p.sync,
-        p.raid, p.polled,
-    )  # fmt: skip
