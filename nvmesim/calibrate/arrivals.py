@@ -255,8 +255,7 @@ class Replayer:
         lead = lead_in(profile, self._lead_size)
         took = int(2 * lead[-1] - lead[-2]) if len(lead) > 1 else 0
         for start, _ in reversed(self.arrivals.full):
-            begin = at[start]
-            at = np.concatenate([at[:start], begin + lead, at[start:] + took])
+            at = np.concatenate([at[:start], at[start] + lead, at[start:] + took])
             kind = np.insert(kind, start, np.full(len(lead), self._lead_kind))
             counted = np.insert(counted, start, np.zeros(len(lead), bool))
         return at, kind, counted

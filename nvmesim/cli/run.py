@@ -105,8 +105,7 @@ def _write_timeline(path: Path, scenario: Scenario, seed: int) -> None:
 
     with out.steps("recording every step"):
         title = f"{scenario.name or path.stem}: every step of the first requests"
-        drawn = recorded(scenario, seed=seed).chart()
-        page = chart_page(drawn, title, Line(CAPTION, "soft"))
+        page = chart_page(recorded(scenario, seed=seed).chart(), title, Line(CAPTION, "soft"))
     out.save(path, page)
 
 

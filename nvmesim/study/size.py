@@ -212,8 +212,7 @@ def rule_ghz_per_miops(load: Demand) -> float:
 
     Its cycles are of one lightly loaded row, 13 % busy; its two threads a core count as full ones.
     """
-    lightly = load.cycles(asleep=0.87)
-    return lightly / 1e3 / (2 * load.utilization)
+    return load.cycles(asleep=0.87) / 1e3 / (2 * load.utilization)
 
 
 def smt_ghz_per_miops(load: Demand, smt_yield: float = 1.25) -> float:

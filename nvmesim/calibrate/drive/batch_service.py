@@ -73,8 +73,7 @@ def fit_rounds(
     """
     problem, made = _problem(template, host, points, points, pauses)
     found = infer(problem)
-    names = found.names
-    drawn = columns(found, lambda u: dict(zip(names, np.exp(u).tolist(), strict=True)))
+    drawn = columns(found, lambda u: dict(zip(found.names, np.exp(u).tolist(), strict=True)))
     own = {KEYS[name]: column for name, column in drawn.items()} | pauses.columns()
     return Side(with_draws(made(found.best), own, sources(points)), own, told=tuple(own))
 

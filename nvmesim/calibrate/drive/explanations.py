@@ -173,8 +173,7 @@ def with_threads_full(
             continue
         rate = top.iops / top.targets
         usual, _ = open_ceiling(host.link, top.block_size, rate, read=is_read)
-        faster = _faster(profile, min(usual / rate, FASTEST), is_read)
-        values = difference(profile, faster)
+        values = difference(profile, _faster(profile, min(usual / rate, FASTEST), is_read))
         if profile.captured is not None:
             able = (j.point for j in judged if j.used and may_be_full(j.point))
             factor = 1 / max(thread_share(host, p) for p in able)  # its fastest thread was full

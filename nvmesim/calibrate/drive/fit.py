@@ -184,8 +184,7 @@ class _Fitting:
         self.free = told + self.free
         judged = [self._judge(profile, p, p in used) for p in self.points]
         notes += gate.caveats(reads, writes, judged, self.included)
-        open_ = best.unidentified
-        notes += gate.undetermined(profile, len(used), reads, open_, self.free, others)
+        notes += gate.undetermined(profile, len(used), reads, best.unidentified, self.free, others)
         profile = self._recorded(best, others, judged, synchronous=synchronous)
         host = usual_host(self.host.link) if self.included else self.host
         profile = explanations.with_threads_full(profile, host, judged, notes)
@@ -256,8 +255,7 @@ class _Fitting:
             made = with_written_bytes(profile, self.host, writes)
             said = "writes: as many bytes as there are; no row is of small ones"
             wanted = dict.fromkeys(("write.base", "write.program"), "writes of 4 KiB")
-            cost = self._cost(made, mixes)
-            return [begun.having(Side(made, {}, cost, (), wanted, (said,)))]
+            return [begun.having(Side(made, {}, self._cost(made, mixes), (), wanted, (said,)))]
         if size > UNIT:
             profile = with_numbers(profile, {"write.unit": size})
         special = self._special_writes(begun, profile, alike)

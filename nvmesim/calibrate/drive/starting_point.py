@@ -204,8 +204,7 @@ def with_payload(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
     """
     for p in sorted(points, key=lambda p: -p.iops * p.block_size):
         op: Literal["read", "write"] = "read" if p.read_fraction >= 0.5 else "write"
-        share = max(p.read_fraction, 1 - p.read_fraction)
-        needed = p.iops * share / p.targets
+        needed = p.iops * max(p.read_fraction, 1 - p.read_fraction) / p.targets
         if needed <= command_ceiling(host.link, op, p.block_size):
             continue
         wide = replace(host.link, mps=LARGER_PAYLOAD)

@@ -101,8 +101,7 @@ class Likelihood:
         off = figures - self.problem.measured - self.problem.offset / effort
         away = u - self.problem.start
         out: Floats = np.einsum("ik,kl,il->i", off, inverse, off) / 2
-        tilt = self.problem.column("tilt")
-        out += (away**2 * self.problem.known / 2 - u * tilt).sum(axis=1)
+        out += (away**2 * self.problem.known / 2 - u * self.problem.column("tilt")).sum(axis=1)
         return out
 
     def curvature(self, z: Floats) -> Floats:

@@ -190,8 +190,7 @@ class _Inference:
         j, r = start.jacobian, start.residuals
         excess = max(1.0, float(r @ r) / max(1, self.problem.freedom))
         open_ = 12 / (self.problem.high - self.problem.low) ** 2
-        out = np.linalg.inv(j.T @ j / excess + np.diag(open_))
-        return np.asarray(out, np.float64)
+        return np.asarray(np.linalg.inv(j.T @ j / excess + np.diag(open_)), np.float64)
 
     def _inside(self, region: Region, count: int) -> Floats:
         """float64[count, n_coordinates]: permitted, from the normal distribution of *region*."""

@@ -120,8 +120,7 @@ class Problem:
 
     def permits(self, u: Floats) -> Bools:
         """bool[n]: which of float64[n, n_coordinates] are inside the bounds and allowed."""
-        inside = ((u >= self.low) & (u <= self.high)).all(axis=1)
-        return inside & self.allowed(u)
+        return ((u >= self.low) & (u <= self.high)).all(axis=1) & self.allowed(u)
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,7 @@ def solved(
         problem = replace(problem, assumed=np.full_like(problem.assumed, error))
     found = optimum(problem, rounds=rounds, effort=effort)
     moved = zip(drawn(problem, found), scattered(parameters), strict=True)
-    draws = [values(u, more) for u, more in moved]
-    return Solved(problem, found, values(found.values), draws)
+    return Solved(problem, found, values(found.values), [values(u, more) for u, more in moved])
 
 
 def scattered(parameters: Sequence[Parameter]) -> list[Values]:

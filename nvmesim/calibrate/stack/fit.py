@@ -81,8 +81,7 @@ def fit_stack(
         drive = fit_drive(shallow or used, host=replace(host, stack=stack), tell=tell).profile
         tell(f"stack, pass {round_ + 1}: its costs")
         bench = Bench(costs, used, bound, drive, host)
-        begun = optimum(bench.problem(u))
-        u = begun.values
+        u = optimum(bench.problem(u)).values
         stack = costs.stack(u)
     tell("the drive behind the stack, once more")
     host = replace(host, stack=stack)

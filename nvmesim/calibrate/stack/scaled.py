@@ -111,8 +111,7 @@ class ScaledCosts:
 def scaled_costs(points: Sequence[Point], ghz: float) -> ScaledCosts | None:
     """The costs that the CPU time of *points* tells on a clock of *ghz*; None without any."""
     rows = [p for p in points if p.cpu_s and not p.held_out]
-    reads = [p for p in rows if p.read_fraction == 1]
-    rows = reads or rows
+    rows = [p for p in rows if p.read_fraction == 1] or rows
     if not rows:
         return None
     if all(p.polled for p in rows):  # a polling thread that waits burns as much as one that works
@@ -125,8 +124,7 @@ def scaled_costs(points: Sequence[Point], ghz: float) -> ScaledCosts | None:
 def _base(rows: Sequence[Point]) -> StackProfile:
     if not rows[0].polled:
         return get("stack", "linux-io_uring")
-    cheapest = min(p.cpu_s or 0.0 for p in rows)
-    is_batched = cheapest < BATCHED_S
+    is_batched = min(p.cpu_s or 0.0 for p in rows) < BATCHED_S
     return get("stack", "linux-io_uring-batched" if is_batched else "linux-io_uring-polled")
 
 

@@ -254,8 +254,7 @@ class _Fitting:
     def _in_rounds(self, best: _Try) -> DriveProfile:
         """The fitted disk of rounds, with intervals by the curvature."""
         found = best.found
-        names = start.column(self.rounds_search, "name")
-        bounds = intervals(names, found.values, found)
+        bounds = intervals(start.column(self.rounds_search, "name"), found.values, found)
         made = self._made(found.values, best.structure)
         profile = start.with_rounds_intervals(made, bounds, self._source())
         if self.used.write.any() or profile.rounds is None:

@@ -287,8 +287,7 @@ def _measured(plan: Plan, row: Row, *, is_first: bool) -> MeasuredStep:
     file = plan.folder / f"{row.name}.json"
     write_text(file, text)
     steady = [job.get("steadystate", {}) for job in json.loads(text)["jobs"]]
-    settled = any(found.get("attained") for found in steady)
-    return MeasuredStep(row, seconds, file, settled, None)
+    return MeasuredStep(row, seconds, file, any(found.get("attained") for found in steady), None)
 
 
 def _looked_at(

@@ -111,8 +111,7 @@ class Predictor:
         assert isinstance(stack, StackProfile)
         sizing = size_cpu(config.iops, 0.5, stack, cpus=[config.cpu])
         if metric == "carries":
-            chosen = next(c for c in sizing.cpus if c.sockets == config.sockets)
-            return float(chosen.carries)
+            return float(next(c for c in sizing.cpus if c.sockets == config.sockets).carries)
         values: Mapping[str, float] = {"ghz_per_miops": sizing.ghz_per_miops, "ghz": sizing.ghz}
         if metric not in values:
             raise InputError(f"a sizing has no {metric}; ghz_per_miops, ghz or carries")

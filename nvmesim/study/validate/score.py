@@ -271,8 +271,7 @@ def _miss(score: Score, line: Line, value: Value | None, *, is_fitted: bool) -> 
 
 def known_of(parts: Parts, noise: float) -> float:
     """Standard deviation that simulation, numbers, misfit and measurement explain."""
-    spans = (parts.simulation, parts.numbers, parts.misfit)
-    halves = [(down + up) / 2 for down, up in spans]
+    halves = [(down + up) / 2 for down, up in (parts.simulation, parts.numbers, parts.misfit)]
     return math.hypot(*halves, noise) / Z95
 
 
