@@ -165,12 +165,11 @@ class _Fitting:
             notes += self.limits.notes
             profile = with_numbers(profile, {"limits": self.limits.profile})
         profile = with_streams(profile, self.host, plain, self.tell)
-        best, others = chosen(self._explained(profile, reads, writes, mixes))
-        least = best
-        if not best.profile.sorts:
-            least = smaller(best, self.host, reads, writes, mixes, self.tell)
-        if least is not best:
-            best, others = least, []
+        first, others = chosen(self._explained(profile, reads, writes, mixes))
+        best = first
+        if not first.profile.sorts:
+            best = smaller(first, self.host, reads, writes, mixes, self.tell)
+        others = others if best is first else []
         profile = best.profile
         if is_streamed:  # their bytes, now that the time beside these is known
             deep = [p for p in plain if p.read_fraction == 0 and p not in streamed]
