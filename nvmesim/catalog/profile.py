@@ -148,6 +148,8 @@ class ReadSide(Frozen):
 
     stream_large: Time | None = None
     """The same of a read of `AHEAD` bytes or more. None: see `stream_ps`."""
+    stream_commands: Number | None = None
+    """Reads per second of what was read ahead, at most, where that is less than of random ones."""
 
     def stream_ps(self, n_bytes: int) -> float:
         """Constant part of a sequential read of *n_bytes*, ps.

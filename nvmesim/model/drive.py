@@ -32,6 +32,9 @@ PAGE_PS = 700e6
 """Time of one program of flash, of all planes. Source: three bits a cell take 0.4 to 1.1 ms (data
 sheets of Micron B27A and Samsung V6); mixes of S01 and Y04 of `calibration/held-out` tell about
 1 ms, those of X02 and W01 0.6 to 0.7."""
+PARTS, MOST_PARTS = 4, 64
+"""A large write takes room by parts of the buffer, at most so many: dies program the first while
+the others arrive. Assumed."""
 PAGES = 3
 """Pages that a die holds beside the buffer. Assumed."""
 KEPT_BUSY = 0.7
@@ -282,6 +285,9 @@ class DriveModel:
         n = min(MAX_CHILDREN, math.ceil((n_bytes + more) / unit))
         is_buffered = p.read.unmapped or is_ahead
         turn = self._turn_ps(False, 0 if is_buffered else n)
+        if is_ahead and p.read.stream_commands is not None:
+            longer = PS_PER_S / p.read.stream_commands.value - self._command_ps(False)
+            turn = max(turn, round(longer))
         first = [self._command_row(False, max(0, waits - turn), turn)]
         if is_buffered:
             return [*first, *self._out(n_bytes)]
@@ -399,16 +405,21 @@ class DriveModel:
             return [*arrived, *self._modified(2 if misaligned else 1), acknowledged]
         more = sector - SECTOR if misaligned else 0
         slots = self._b.stations[self._buffer].servers
-        n = min(slots, MAX_CHILDREN, self._programs(n_bytes + more))
+        n = self._programs(n_bytes + more)
         # 512e: where it ends inside a physical sector, the drive reads that before the write
         ends = self._media(2, 4096) if misaligned else []
         if n_bytes % sector and not misaligned:
             ends = self._unit(4096, SLOT_RMW_DIE)
         if self._drain >= 0:
             return [*arrived, *ends, *self._drained(self._programs(n_bytes + more)), acknowledged]
-        room = [op(Op.ACQUIRE, self._buffer, n)] if n else []
-        programs = [op(Op.DESTAGE, self._dies, n, d=self._n_dies)] if n else []
-        return [*arrived, *ends, *room, acknowledged, *programs]
+        part = min(slots, MAX_CHILDREN, max(1, slots // PARTS, n // MOST_PARTS))
+        rows: list[Row] = [*arrived, *ends]
+        programs: list[Row] = []
+        for first in range(0, n, part):
+            each = min(part, n - first)
+            rows += [*programs, op(Op.ACQUIRE, self._buffer, each)]
+            programs = [op(Op.DESTAGE, self._dies, each, d=self._n_dies)]
+        return [*rows, acknowledged, *programs]
 
     def _drained(self, n: int) -> list[Row]:
         """Room for *n* writes of 4 KiB, as much at a time as there is; their drain and programs."""

@@ -31,14 +31,16 @@ CHECKED = 60_000
 
 
 def are_rounds(
-    template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress,
-    notes: list[str],
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], writes: Sequence[Point],
+    tell: Progress, notes: list[str],
 ) -> bool:  # fmt: skip
     """True if rounds tell a depth of *points* better than dies, both fitted to all but that.
 
-    The depth is a middle one; *notes* get which model it is.
+    The depth is a middle one; *notes* get which model it is. Not if one of *writes* took less than
+    half of what each batch would: all that is in it waits for that.
     """
-    if not have_law(points):
+    law = law_of_rounds([p.outstanding for p in points], [p.iops for p in points])
+    if law is None or any(p.outstanding / p.iops < law[0] / 2 for p in writes):
         return False
     depths = sorted({p.outstanding for p in points})
     depth = depths[len(depths) // 2 if len(depths) % 2 else len(depths) // 2 - 1]

@@ -168,7 +168,8 @@ class _Fitting:
         first, others = chosen(self._explained(profile, reads, writes, mixes))
         best = first
         if not first.profile.sorts:
-            best = smaller(first, self.host, reads, writes, mixes, self.tell)
+            rest = [p for p in plain if p not in (*reads, *writes, *mixes)]
+            best = smaller(first, self.host, reads, writes, (mixes, rest), self.tell)
         others = others if best is first else []
         profile = best.profile
         if is_streamed:  # their bytes, now that the time beside these is known
@@ -361,7 +362,8 @@ class _Fitting:
         return self._in_rounds(template, small)
 
     def _are_rounds(self, template: DriveProfile, points: Sequence[Point]) -> bool:
-        return are_rounds(template, self.host, points, self.tell, self.notes)
+        writes = [p for p in self.points if p.read_fraction == 0 and not p.held_out]
+        return are_rounds(template, self.host, points, writes, self.tell, self.notes)
 
     def _in_rounds(self, template: DriveProfile, points: Sequence[Point]) -> Side:
         """A disk of rounds fitted to *points*: reads, or writes where there are no reads."""

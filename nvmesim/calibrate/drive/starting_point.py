@@ -73,8 +73,30 @@ def with_streams(
             tell(f"sequential {'reads' if is_read else 'writes'}")
             if not alone:
                 profile = with_stream_commands(profile, rows, read=is_read)
+            elif is_read:
+                profile = with_slower_streams(profile, rows, alone)
             profile = fit_stream(profile, host, rows, key, sources(rows), lone)
     return profile
+
+
+def with_slower_streams(
+    profile: DriveProfile, points: Sequence[Point], alone: Sequence[Point]
+) -> DriveProfile:
+    """*profile* with the most small sequential reads/s of *points*, if random ones were faster.
+
+    *alone*: random reads. With as many in flight, or fewer, one of them did more.
+    """
+    small = [p for p in points if p.block_size <= SMALL]
+    top = max(small, key=lambda p: p.iops / p.targets, default=None)
+    if top is None or not any(
+        q.block_size == top.block_size
+        and laws.in_flight(q) / q.targets <= laws.in_flight(top) / top.targets
+        and math.log(q.iops / q.targets / (top.iops / top.targets)) > ALIKE
+        for q in alone
+    ):  # fmt: skip
+        return profile
+    rate = Quantity(value=top.iops / top.targets, basis="fitted", source=sources([top]))
+    return with_numbers(profile, {"read.stream_commands": rate})
 
 
 def _is_as_random(point: Point, others: Sequence[Point]) -> bool:
@@ -121,13 +143,16 @@ def fit_stream(
     if waiting and may_wait.get(host.link.kind, False):
         if not is_deep:
             parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
-        parameters.append(_wait(waiting, lone_s * 1e12, is_read=is_read, is_deep=is_deep))
+        kinds = _waits(waiting) if is_read else {"write.base": waiting}
+        parameters += [
+            _wait(key, rows, lone_s * 1e12, is_read=is_read, is_deep=is_deep)
+            for key, rows in kinds.items()
+        ]
 
     def made(at: Values) -> DriveProfile:
         update: dict[str, Quantity | float] = {key: at["bandwidth"]}
-        if "wait" in at:
-            wait = Quantity(value=at["wait"], basis="fitted", source=source)
-            update |= dict.fromkeys(_streams(waiting) if is_read else ["write.base"], wait)
+        waits = {name: at[name] for name in at if name != "bandwidth"}
+        update |= {k: Quantity(value=v, basis="fitted", source=source) for k, v in waits.items()}
         return with_numbers(profile, update)
 
     found = solved(points, host, made, parameters, rounds=STREAM_ROUNDS, shape=False)
@@ -138,19 +163,24 @@ def fit_stream(
     return with_numbers(made(found.best) if is_read else profile, {key: quantity})
 
 
-def _streams(waiting: Sequence[Point]) -> list[str]:
-    """Constant parts of sequential reads that *waiting* tell."""
-    is_large = [p.block_size >= LARGE for p in waiting]
-    return ["read.stream"] * (not all(is_large)) + ["read.stream_large"] * any(is_large)
+def _waits(waiting: Sequence[Point]) -> dict[str, list[Point]]:
+    """Constant parts of sequential reads, and those of *waiting* that tell each."""
+    kinds: dict[str, list[Point]] = {}
+    for p in waiting:
+        name = "read.stream_large" if p.block_size >= LARGE else "read.stream"
+        kinds.setdefault(name, []).append(p)
+    return kinds
 
 
-def _wait(waiting: Sequence[Point], lone_ps: float, *, is_read: bool, is_deep: bool) -> Parameter:
+def _wait(
+    name: str, waiting: Sequence[Point], lone_ps: float, *, is_read: bool, is_deep: bool
+) -> Parameter:
     """What comes before the data, up to a random request's latency; of large reads up to more."""
     if not is_read or any(p.block_size < LARGE for p in waiting):
-        return Parameter("wait", lone_ps / 2, low=min(LEAST_WAIT_PS, lone_ps / 4), high=lone_ps)
+        return Parameter(name, lone_ps / 2, low=min(LEAST_WAIT_PS, lone_ps / 4), high=lone_ps)
     start, most = LARGE_WAIT[0] * lone_ps, LARGE_WAIT[2] * lone_ps
     sd = 0.0 if is_deep else LARGE_WAIT[1]
-    return Parameter("wait", start, low=min(LEAST_WAIT_PS, lone_ps / 4), high=most, prior_sd=sd)
+    return Parameter(name, start, low=min(LEAST_WAIT_PS, lone_ps / 4), high=most, prior_sd=sd)
 
 
 def with_written_bytes(
