@@ -36,11 +36,11 @@ MD_CASES = ("tests/raid/test_md_cases.py", "-k", "not random_case")
 GROUPS = {
     "planner": Group(
         {
-            "raid.geometry": _raid("geometry table brute"),
-            "raid.map": _raid("geometry table brute"),
-            "raid.planner.parity": _raid("row geometry table brute"),
-            "raid.planner.plan": _raid("table geometry brute"),
-            "raid.planner.pieces": _raid("merge geometry table row brute"),
+            "raid.geometry": _raid("geometry table maps"),
+            "raid.map": _raid("geometry table maps"),
+            "raid.planner.parity": _raid("row geometry table maps"),
+            "raid.planner.plan": _raid("table geometry maps"),
+            "raid.planner.pieces": _raid("merge geometry table row maps"),
             "raid.tables": _raid("rebuild table"),
         },
         further=MD_CASES,

@@ -29,7 +29,7 @@ def test_what_cannot_be_is_refused_in_one_line(keys, text):
 
 @pytest.mark.parametrize(("level", "members", "most"), [(0, 4, 0), (1, 3, 2), (5, 4, 1), (6, 5, 2)])
 def test_which_losses_an_array_survives(level, members, most):
-    """Of raid10 every set of missing members is tried in `test_brute`."""
+    """Of raid10 every set of missing members is tried in `test_maps`."""
     for lost in (tuple(range(most)), tuple(range(most + 1))):
         lives = len(lost) <= most
         assert survives(level, members, "", lost) == lives
