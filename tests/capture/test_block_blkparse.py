@@ -80,26 +80,6 @@ def test_flush_steps_are_not_requests(tmp_path: Path) -> None:
     )
 
 
-def test_every_damaged_line_is_counted(tmp_path: Path) -> None:
-    bad = [
-        "cpu1 lost 37 events\n",
-        "259,1  x  10 0.1 372 Q R 1 + 8 [fio]\n",
-        line("D", 0.3).replace("[fio]", "[fi"),
-        line("D", 0.3, sector=10**17),
-        line("D", 0.3, n=10**11),
-        line("D", 0.3).replace("0.3", "9999999999999999999999.3"),
-        line("D", 0.3).replace("0.3", "-0.3"),
-        line("D", 0.3).replace("259,1", "259,2000000"),
-        line("D", 0.3).replace("259,1", "5000,1"),
-        "259,1    1        1     0.\n",
-        "\x00\x00\x00\n",
-    ]
-    good = [line("D", 0.1) + line("C", 0.2), line("D", 0.5) + line("C", 0.6)]
-    capture = read_text("".join([good[0], *bad, good[1]]), tmp_path)
-    assert capture.skipped == len(bad)
-    assert capture.rows == 2
-
-
 def test_lost_events_are_said(tmp_path: Path) -> None:
     skips = "Skips: 2 forward (1,234 -  10.0%)\nSkips: 1 forward (56 - 1%)\n"
     capture = read_text(line("D", 0.1) + line("C", 0.2) + skips, tmp_path)

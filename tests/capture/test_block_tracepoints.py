@@ -7,7 +7,6 @@ import pytest
 
 from nvmesim.capture.registry import read_capture
 from nvmesim.warning import has
-from tests.capture.composed import FORMS, requests
 from tests.capture.contract import DATA, counted, read_text, refused, sample
 
 BIOSNOOP, BIOLATENCY = sample("biosnoop/bcc.txt"), sample("biolatency/bcc.txt")
@@ -54,18 +53,6 @@ def test_csv_columns_are_found_by_their_header(tmp_path: Path) -> None:
 def test_csv_without_a_column_is_refused(tmp_path: Path) -> None:
     text = "ts_ns,ev,sector,nr_sector,rwbs\n1,D,2,8,R\n"
     assert "lacks dev_major, dev_minor" in refused(text, tmp_path)
-
-
-def test_damaged_events_are_counted(tmp_path: Path) -> None:
-    lines = sample("tracepoints/perf_script.txt.gz").split("\n")
-    lines[5] = lines[5][:70]
-    lines[9] = lines[9].replace(" + ", " - ")
-    lines.insert(20, "CPU:0 [LOST 12 EVENTS]")
-    lines.insert(30, "fio 538 [001] 157.9: sched:sched_switch: prev_comm=x")
-    lines.insert(40, "who wrote this?")
-    capture = read_text("\n".join(lines), tmp_path)
-    assert capture.skipped == 3
-    assert 396 <= capture.rows < 400
 
 
 def test_biosnoop_of_both_versions(tmp_path: Path) -> None:
@@ -166,38 +153,10 @@ def test_a_latency_of_months_is_refused(tmp_path: Path) -> None:
     assert "a latency of 12.7 days or more, which no request" in refused(months, tmp_path)
 
 
-HEADER = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n"
-BAD = [
-    "128166620794097839,hm,1,Read,3221266432,4096",
-    "128166620794097838,hm,1,Write,-4096,4096,100",
-    "128166620794097840,hm,1,Flush,0,0,10",
-    ";;;",
-    "128166620794097841,hm,1,Write,4096,NaN,10",
-    "128166620794097841,hm,1,Write,4096,99999999999999999999999,10",
-    "128166620794097841,hm,1,Write,4096,4096,-10",
-    "128166620794097841,hm,1,Write,4096,4096,9223372036854775807",
-]
-
-
-def test_damage_is_counted(tmp_path: Path) -> None:
-    good = FORMS["msr-cambridge"].text(requests(10))
-    quoted = '"128166620794097842","hm",1,"write",4096,4096,10\n'
-    cut = "128166620794097842,hm,1,Read,0,4096,1"
-    text = HEADER + good + "\n\n" + "\n".join([*BAD, quoted + cut])
-    capture = read_text(text, tmp_path)
-    assert capture.rows == 11
-    assert capture.skipped == len(BAD) + 1
-
-
 def test_requests_without_a_response_are_said(tmp_path: Path) -> None:
     capture = read_text(sample("public-trace/systor.csv"), tmp_path)
     assert (capture.rows, capture.skipped) == (57, 0)
     assert capture.warnings == ("3 requests without a response (left out)",)
-
-
-def test_arrivals_only_is_said(tmp_path: Path) -> None:
-    (m,) = read_text(sample("public-trace/k5cloud.csv"), tmp_path).measurements
-    assert m.warnings == ("no latencies in this format: arrivals only",)
 
 
 @pytest.mark.parametrize(("n", "rate"), [(2, 0.0), (3, 3 / 2.1)])

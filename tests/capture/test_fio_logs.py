@@ -95,13 +95,6 @@ def test_jobs_that_ran_together_are_one_capture() -> None:
     assert has(alone.warnings, "logs-missing")
 
 
-def test_a_folder_of_a_run() -> None:
-    captures = read_captures(RUNS)
-    assert captures.unread == ()
-    formats = [capture.format for capture in captures.files]
-    assert sorted(formats) == ["fio-json"] * 3 + ["fio-log"] * 3
-
-
 def test_averaged_logs_are_a_series_without_percentiles() -> None:
     capture = read_capture(DATA / "fio-log" / "v3.42_mix_both_clat.1.log")
     assert capture.requests is None
@@ -113,27 +106,6 @@ def test_averaged_logs_are_a_series_without_percentiles() -> None:
     assert has(capture.warnings, "averaged-log")
     windows = describe_capture(capture)["series"]
     assert {w["op"]: w["windows"] for w in windows} == {"read": 21, "write": 21}
-
-
-def test_damaged_rows_are_counted(tmp_path: Path) -> None:
-    good = "5, 90000, 0, 4096, 8192, 0\n"
-    bad = [
-        "time,value,ddir,bs\n",
-        "# comment\n",
-        "12, abc, 0, 4096, 1024, 0\n",
-        "13, -5, 0, 4096, 1024, 0\n",
-        "14, 88000, 7, 4096, 1024, 0\n",
-        "15, 88000, 0\n",
-        "9999999999999999999999, 1, 0, 4096, 0, 0\n",
-        "16, 1e5, 0, 4096, 0, 0\n",
-        "17, 90000, 0, 4096, 1024, 0, 5, 5, 5\n",
-        "0, 0, 0, 0, 0, 0\n",
-        "18, 99999999999999999, 0, 4096, 1024, 0\n",
-        "18, 90000, 2, 4096, 1024, 0\n",
-    ]
-    capture = read_rows(good * 20 + "\n   \n" + "".join(bad) + good, tmp_path)
-    assert (capture.rows, capture.skipped) == (21, len(bad))
-    assert counted(capture.warnings, "rows-skipped") == len(bad)
 
 
 def test_a_cut_last_row_is_not_taken(tmp_path: Path) -> None:

@@ -116,15 +116,6 @@ def test_targets_of_the_commands_name_the_runs(tmp_path: Path) -> None:
     assert all(m.conditions.direct for m in capture.measurements)
 
 
-def test_reports_of_status_interval_are_one_run(tmp_path: Path) -> None:
-    start = banner("job", 0, "randread", 1) + "fio-3.7\nStarting 1 process\n\n"
-    ops = [{"read": count} for count in (50_000, 100_000)]
-    early = section(ops=ops[0], seconds=5) + status(0, ops[0])
-    capture = read_text(start + early + section(ops=ops[1]) + status(0, ops[1]), tmp_path)
-    (m,) = capture.measurements
-    assert m.ops["read"].count == 100_000
-
-
 def test_a_cut_run_leaves_the_others(tmp_path: Path) -> None:
     whole = run({"read": 100_000})
     cut = run({"read": 90_000}).partition("  cpu  ")[0]

@@ -127,13 +127,6 @@ def test_rows_are_what_a_readable_twin_makes_of_them(
     assert [line.strip() for line in refused] == [line.strip() for line in odd]
 
 
-def test_rows_too_long_and_negative_numbers_are_odd() -> None:
-    shape = Shape({"a": TableColumn(0, INTEGER), "b": TableColumn(1, INTEGER)}, 2, 2)
-    rows, odd = scanned("1,2\n3,4,5\n-6,7\n8\n\n9,10\n", shape)
-    assert rows == [(1, 2), (9, 10)]
-    assert odd == [b"3,4,5", b"-6,7", b"8"]
-
-
 def test_columns_from_the_right_of_words_between_blanks() -> None:
     columns = {
         "t": TableColumn(0, SECONDS),

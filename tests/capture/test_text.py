@@ -3,7 +3,6 @@
 import base64
 import bz2
 import gzip
-import json
 import lzma
 import os
 import quopri
@@ -316,17 +315,6 @@ def test_what_is_inside_is_read(name: str, path: Path, tmp_path: Path) -> None:
 )
 def test_what_no_mail_program_did_stays(text: str) -> None:
     assert plain_mail(text) == (text, None)
-
-
-def test_nested_json_is_read(tmp_path: Path) -> None:
-    table = json.loads(JSON.read_text())
-    path = tmp_path / "results.json"
-    later = {**table, "timestamp": table["timestamp"] + 1000}
-    path.write_text(json.dumps([{"host": "a", "fio": [table]}, {"host": "b", "fio": {"x": later}}]))
-    first, second = read_capture(path).measurements
-    (plain,) = read_capture(JSON).measurements
-    assert first.ops == second.ops == plain.ops
-    assert (first.label, second.label) == (f"{plain.label} (run 1)", f"{plain.label} (run 2)")
 
 
 @pytest.mark.parametrize(
