@@ -2,8 +2,7 @@
 
 import sys
 
-from tests.theory.cases import FALSE_ALARM, HEADER, outcome, table_row
-from tests.theory.suite import all_cases
+from tests.theory.cases import FALSE_ALARM, HEADER, all_cases, outcome, table_row
 
 
 def main() -> int:

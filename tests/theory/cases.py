@@ -6,7 +6,7 @@ differ from the exponential by 3e-5 of its mean, far less than any standard erro
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -239,21 +239,7 @@ def closed_networks() -> list[Case]:
         net.closed(net.program(*rows), users)
         exact = f.mva_throughput(users, demands, 20)
         cases.append(Case(f"MVA, {users} users: throughput", exact, net.build(), throughput))
-    # two classes that visit shared stations in different proportions (BCMP: one time a station)
-    net = b.NetworkBuilder()
-    one, two = net.fifo(), net.fifo()
-    s, u = net.exponential(1.0 * US), net.exponential(0.8 * US)
-    net.closed(net.program(b.visit(one, dist=s), b.visit(two, dist=u)), 8)
-    net.closed(
-        net.program(b.visit(two, dist=u), b.visit(one, dist=s), b.visit(two, dist=u)), 5, 3 * US
-    )
-    built = net.build()
-    exact_classes = f.mva_two_classes((8, 5), np.array([[1.0, 0.8], [1.0, 1.6]]), (0.0, 3.0))
-    cases += [
-        Case(f"MVA, class {k} of two: throughput", exact_classes[k], built,
-             of_group(k, built))
-        for k in (0, 1)
-    ]  # fmt: skip
+    cases += two_classes((8, 5), (0.0, 3.0))
     for machines, repairmen in ((5, 1), (20, 1), (20, 3)):
         exact = f.repairman_throughput(machines, 10, 1, repairmen)
         net = b.NetworkBuilder()
@@ -342,3 +328,62 @@ def table_row(result: Outcome) -> str:
         f"{result.case.name:44} {result.simulated:10.5f} {exact:10.5f} "
         f"{result.error / exact:8.3%} {result.allowed / exact:8.3%}{mark}"
     )
+
+
+def all_cases() -> list[Case]:
+    """Every case."""
+    found = [
+        *open_queues(), *general_queues(), *tandem_and_gates(), *closed_networks(),
+        *fork_join(), *two_classes((700, 300), (500.0, 900.0), LONG), *banks(), *rounds(),
+    ]  # fmt: skip
+    return [replace(case, seed=seed) for seed, case in enumerate(found, start=1)]
+
+
+def two_classes(
+    users: tuple[int, int], thinks: tuple[float, float], requests: int = REQUESTS
+) -> list[Case]:
+    """They share two stations in different proportions (BCMP: one time a station)."""
+    net = b.NetworkBuilder()
+    one, two = net.fifo(), net.fifo()
+    s, u = net.exponential(1.0 * US), net.exponential(0.8 * US)
+    once = net.program(b.visit(one, dist=s), b.visit(two, dist=u))
+    twice = net.program(b.visit(two, dist=u), b.visit(one, dist=s), b.visit(two, dist=u))
+    for program, n, think in zip((once, twice), users, thinks, strict=True):
+        net.closed(program, n, round(think * US))
+    built = net.build()
+    exact = f.mva_two_classes(users, np.array([[1.0, 0.8], [1.0, 1.6]]), thinks)
+    return [
+        Case(f"MVA, {users[0]} + {users[1]} users, class {k}: throughput", exact[k], built,
+             of_group(k, built), requests=requests)
+        for k in (0, 1)
+    ]  # fmt: skip
+
+
+def banks() -> list[Case]:
+    """A bank drawn by the key of each request: its stations are M/M/1 queues of their own."""
+    net = b.NetworkBuilder()
+    first = net.fifos([1] * 16)
+    rows = b.bank(first, 16, dist=net.exponential(12 * US))
+    net.opened(net.program(rows), net.exponential(US))
+    exact = f.mm1_sojourn(1 / 16, 12)
+    return [Case("bank of 16 M/M/1 0.75: sojourn", exact, net.build(), sojourn, requests=LONG)]
+
+
+def rounds() -> list[Case]:
+    """A server that takes all that wait at once."""
+    cases = []
+    for most in (1, 4, np.inf):
+        net = b.NetworkBuilder()
+        station = net.rounds(int(min(most, 1 << 20)), base_dist=net.exponential(0.8 * US))
+        net.opened(net.program(b.visit(station)), net.exponential(US))
+        name = f"M/M/1 in rounds of {most:g} at most: sojourn"
+        exact = f.bulk_wait(1, 0.8, most) + 0.8
+        cases.append(Case(name, exact, net.build(), sojourn, requests=LONG))
+    for users in (8, 100):
+        net = b.NetworkBuilder()
+        station = net.rounds(base_dist=net.exponential(46 * US))
+        net.closed(net.program(b.visit(station, round(11.7 * US))), users)
+        exact = users / (46 + 11.7 * users)  # all users are in every round
+        name = f"closed rounds of {users}: throughput"
+        cases.append(Case(name, exact, net.build(), throughput))
+    return cases

@@ -7,7 +7,7 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.network.network import HORIZON_PS
 from tests.engines import builder as b
 from tests.engines.strategies import numpy_roll
-from tests.theory.cases import Case, outcome, table_row
+from tests.theory.cases import Case, all_cases, outcome, table_row
 from tests.theory.formulas import (
     bulk_wait,
     mm1_sojourn,
@@ -15,7 +15,6 @@ from tests.theory.formulas import (
     mva_two_classes,
     repairman_throughput,
 )
-from tests.theory.suite import all_cases
 
 CASES = all_cases()
 TEETH = 0.15  # no allowed error is so wide that it proves nothing (relative to the exact value)
