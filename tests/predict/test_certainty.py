@@ -22,6 +22,7 @@ from nvmesim.predict.uncertainty.standing import Standing, outside
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.predict.scenarios import scenario
+from tests.servers import one_server
 
 MIXES = [(0.12, 8), (0.13, 16), (0.18, 32), (0.04, 64)]
 """How much more a shipped example predicted than its own four captures at 70 % reads."""
@@ -238,12 +239,8 @@ def test_what_lies_outside_of_the_captures_is_listed():
         drives=(1,), stack="linux-libaio",
     )  # fmt: skip
     drive = get("drive", "intel-p4610-1.6tb").model_copy(update={"captured": captured})
-    tables = {
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb"}],
-        "workload": {"outstanding": 512, "read": 0.7, "block_size": "64 KiB"},
-    }
-    one = resolve(scenario_from_dict(tables))
+    load = {"outstanding": 512, "read": 0.7, "block_size": "64 KiB"}
+    one = resolve(scenario_from_dict(one_server("intel-p4610-1.6tb", load)))
     one = replace(one, drives=(replace(one.drives[0], profile=drive),))
     found = {item.what: (item.asked, item.captured) for item in outside(one)}
     assert found == {
@@ -264,11 +261,6 @@ def test_a_full_cpu_on_another_stack_than_captured_is_not_calibrated(same, kind)
 
 
 def test_a_drive_whose_writes_are_a_bound_says_so():
-    tables = {
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "samsung-980pro-1tb"}],
-        "workload": {"outstanding": 4, "read": 0.9},
-        "run": {"requests": 4000},
-    }
-    found = simulate(scenario_from_dict(tables), reliefs=False)
+    tables = one_server("samsung-980pro-1tb", {"outstanding": 4, "read": 0.9})
+    found = simulate(scenario_from_dict(tables), reliefs=False, requests=4000)
     assert any(w.code == "writes" and "at most" in w for w in found.warnings)

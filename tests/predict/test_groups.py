@@ -12,15 +12,14 @@ from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.report import page
+from tests.servers import one_server
 
 FIO = Path(__file__).parents[1] / "capture/data/fio-json"
-SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
 
 
 def scenario(*groups, requests=20_000):
-    drives = [{"profile": "intel-p4610-1.6tb", "count": 2}]
-    tables = {"server": SERVER, "drives": drives, "workload": list(groups)}
-    return scenario_from_dict({**tables, "run": {"requests": requests}})
+    tables = one_server("intel-p4610-1.6tb", list(groups), 2, run={"requests": requests})
+    return scenario_from_dict(tables)
 
 
 def run(*groups, requests=20_000, **options):
@@ -193,13 +192,9 @@ def test_what_is_above_a_goal_is_counted_where_the_p99_was_moved(tmp_path):
     """A profile that misses its own p99 moves it: the shares, the curve and the maximum follow."""
     capture = FIO / "randread_4k_qd4_nj3_group.json"
     (tmp_path / "mine.toml").write_text(to_toml(ns.fit_drive(ns.read_captures([capture])).profile))
-    tables = {
-        "server": {**SERVER, "stack": "linux-libaio"},
-        "drives": [{"profile": "mine.toml", "count": 4}],
-        "workload": [{"threads": 2, "outstanding": 8, "slo": "1 ms"}],
-        "run": {"requests": 200_000},
-    }
-    found = ns.simulate(scenario_from_dict(tables, tmp_path), reliefs=False)
+    load = [{"threads": 2, "outstanding": 8, "slo": "1 ms"}]
+    tables = one_server("mine.toml", load, 4, stack="linux-libaio")
+    found = ns.simulate(scenario_from_dict(tables, tmp_path), reliefs=False, requests=200_000)
     latency, late = found.total.latency, found.groups[0].slo.requests_above.value
     p99 = latency.percentiles[99.0]
     assert found.certainty.figures["p99"].misfit[1] > 0

@@ -1,6 +1,7 @@
 """The numbers' part of an interval has no seed, and it stays within what the drives' rows leave."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from nvmesim.predict.uncertainty.room import ANY, FASTER, LEAST, LOST, room
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.predict.scenarios import scenario
+from tests.servers import one_server
 
 FITTED = {"value": "50 us", "low": "40 us", "high": "60 us", "basis": "fitted"}
 
@@ -113,15 +115,9 @@ def test_other_explanations_of_a_capture_count_by_their_probability():
     drive = get("drive", "intel-p4610-1.6tb")
     other = Alternative(name="slow controller", weight=0.2, values={"commands": "320k/s"})
     profile = drive.model_copy(update={"alternatives": (other,)})
-    tables = {
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb"}],
-        "workload": {"threads": 4, "outstanding": 32},
-        "run": {"requests": 20_000},
-    }
+    load = {"threads": 4, "outstanding": 32}
+    tables = one_server("intel-p4610-1.6tb", load, run={"requests": 20_000})
     plain = resolve(scenario_from_dict(tables))
-    from dataclasses import replace
-
     held = replace(plain, drives=(replace(plain.drives[0], profile=profile),))
     (changed, weight), = alternatives(held)  # fmt: skip
     assert weight == 0.2
@@ -161,13 +157,8 @@ def test_what_the_calibration_did_not_tell_is_a_warning():
     missed = {"randrw:70": 0.185, "randread": -0.12}
     disk = {"extends": "intel-p4610-1.6tb", "name": "mine", "rounds": rounds, "missed": missed}
     for read, said in ((1.0, False), (0.7, True)):
-        tables = {
-            "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
-            "drives": [{"profile": disk}],
-            "workload": {"outstanding": 4, "read": read},
-            "run": {"requests": 4000},
-        }
-        found = simulate(scenario_from_dict(tables), reliefs=False)
+        tables = one_server(disk, {"outstanding": 4, "read": read})
+        found = simulate(scenario_from_dict(tables), reliefs=False, requests=4000)
         assert any(w.code == "writes-unmeasured" for w in found.warnings) is said
         assert any(w.code == "missed" for w in found.warnings)
         half = max(found.certainty.figures["iops"].misfit)
@@ -185,11 +176,9 @@ def test_a_quantity_of_zero_stays():
 @pytest.mark.parametrize("read", [0.0, 1.0])
 def test_what_a_data_sheet_does_not_say_leaves_its_rates(name: str, read: float) -> None:
     """Dies and program time are assumed, their ratio is the sheet's rate: known to 10 %."""
-    result = simulate(scenario_from_dict({
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6338"}]},
-        "drives": [{"profile": name}],
-        "workload": [{"block_size": "4 KiB", "read": read, "threads": 8, "outstanding": 64}],
-    }), reliefs=False, requests=30_000, over_time=False)  # fmt: skip
+    load = [{"block_size": "4 KiB", "read": read, "threads": 8, "outstanding": 64}]
+    tables = one_server(name, load, cpu="xeon-gold-6338")
+    result = simulate(scenario_from_dict(tables), reliefs=False, requests=30_000, over_time=False)
     down, up = result.certainty.figures["iops"].numbers
     assert 0.05 <= down <= 0.16
     assert 0.05 <= up <= 0.16
@@ -217,34 +206,26 @@ def left(iops, **more):
     return room(resolve(asked(**more)), iops)
 
 
-def test_between_two_rows_both_bound_it():
-    down, up = left(100_000.0)
-    assert down == pytest.approx(math.log(100_000 / (LOST[True] * LONE)))
-    assert up == pytest.approx(math.log(FASTER * 8 * LONE / 100_000))
+LEFT = {
+    # what is predicted of which load, and the factors that are left below and above it
+    "between two rows": (100e3, {}, 100e3 / (LOST[True] * LONE), FASTER * 8 * LONE / 100e3),
+    "beyond all rows": (500e3, {"depth": 256}, 500e3 / (LOST[True] * DEEP), None),
+    "fewer in flight on more drives": (
+        100e3, {"depth": 16, "drives": 4}, 100e3 / (LOST[True] * LONE), None,
+    ),
+    "below a deeper row": (250e3, {"rows": [row(32, DEEP)]}, None, FASTER * DEEP / 250e3),
+    # rows that contradict it do not cut it, and some room is left always
+    "less than a row": (1e3, {}, math.inf, None),
+    "more than a row": (10 * FASTER * 8 * LONE, {}, None, math.inf),
+    "hardly more than a row": (LOST[True] * LONE * 1.01, {}, math.exp(LEAST), None),
+}  # fmt: skip
 
 
-def test_beyond_all_rows_the_deepest_is_the_least():
-    down, _ = left(500_000.0, depth=256)
-    assert down == pytest.approx(math.log(500_000 / (LOST[True] * DEEP)))
-
-
-def test_more_drives_with_fewer_in_flight_have_no_least_but_the_lone_row():
-    down, _ = left(100_000.0, depth=16, drives=4)
-    assert down == pytest.approx(math.log(100_000 / (LOST[True] * LONE)))
-
-
-def test_a_prediction_that_rows_contradict_is_not_cut():
-    assert left(1_000.0)[0] == math.inf
-    assert left(10 * FASTER * 8 * LONE)[1] == math.inf
-
-
-def test_a_shallower_load_does_not_exceed_a_deeper_row():
-    _, up = left(250_000.0, rows=[row(32, DEEP)])
-    assert up == pytest.approx(math.log(FASTER * DEEP / 250_000))
-
-
-def test_some_room_is_left_always():
-    assert left(LOST[True] * LONE * 1.01)[0] == LEAST
+@pytest.mark.parametrize("what", LEFT)
+def test_rows_bound_what_is_predicted(what):
+    iops, load, *factors = LEFT[what]
+    for found, factor in zip(left(iops, **load), factors, strict=True):
+        assert factor is None or found == pytest.approx(math.log(factor))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from tests.predict.scenarios import CPU, scenario
+from tests.servers import one_server
 
 ALL = tuple(dict.fromkeys((
     *(maker for makers in BY_RESOURCE.values() for maker in makers), reliefs.twice_the_outstanding,
@@ -167,14 +168,6 @@ def test_without_a_bottleneck_outstanding_comes_first() -> None:
     assert choose(resolved(), stations, None)[0].text == "twice as many outstanding"
 
 
-def test_changes_leave_the_base_alone() -> None:
-    base = resolved(drives=3)
-    before = replace(base)
-    for maker in ALL:
-        maker(base)
-    assert base == before
-
-
 def test_filled_buffers_hold_their_share_in_programs() -> None:
     lowered = lower(resolved(read=0.5, drives=2))
     net = lowered.network
@@ -191,12 +184,9 @@ def test_filled_buffers_hold_their_share_in_programs() -> None:
 
 @pytest.mark.slow
 def test_what_ifs_from_full_buffers_say_what_a_run_of_the_change_says() -> None:
-    tables = {
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-7763"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb", "count": 8}],
-        "volume": [{"raid": "raid10"}],
-        "workload": [{"read": 0.7, "threads": 32, "outstanding": 16}],
-    }
+    load = {"read": 0.7, "threads": 32, "outstanding": 16}
+    raid = {"raid": "raid10"}
+    tables = one_server("intel-p4610-1.6tb", [load], 8, cpu="epyc-7763", volume=[raid])
     base = simulate(scenario_from_dict(tables), max_requests=4_000_000)
     gains = [r.gain for r in base.bottleneck.reliefs]
     assert gains == sorted(gains, reverse=True)
@@ -215,11 +205,10 @@ def test_what_ifs_from_full_buffers_say_what_a_run_of_the_change_says() -> None:
 
 def test_a_change_that_fills_the_buffers_says_what_a_run_of_it_says() -> None:
     """Twice the cores and threads leave the drives as the limit, once their buffers are full."""
-    tables = {
-        "server": {"stack": "windows-2019", "sockets": [{"cpu": "xeon-gold-6250"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb", "count": 8, "state": "steady"}],
-        "workload": [{"read": 0.7, "threads": 2, "outstanding": 32}],
-    }
+    tables = one_server(
+        "intel-p4610-1.6tb", [{"read": 0.7, "threads": 2, "outstanding": 32}], 8,
+        cpu="xeon-gold-6250", stack="windows-2019", drive={"state": "steady"},
+    )  # fmt: skip
     base = simulate(scenario_from_dict(tables), certainty=False, over_time=False)
     joint = next(r for r in base.bottleneck.reliefs if "workload.0.threads" in r.set
                  and "server.sockets.*.cpu.cores" in r.set)  # fmt: skip
@@ -233,12 +222,9 @@ def test_a_change_that_fills_the_buffers_says_what_a_run_of_it_says() -> None:
 @pytest.mark.slow
 def test_a_change_of_a_deep_load_is_run_until_its_queues_are_even() -> None:
     """36,864 in flight: 10 % more GHz would do 30.4 M at first, and 27.7 M, as before, at last."""
-    cpu = {"cpu": "epyc-9354"}
-    tables = {
-        "server": {"stack": "linux-io_uring", "sockets": [cpu, cpu]},
-        "drives": [{"profile": "kioxia-cd6-r-15.36tb", "count": 12, "socket": s} for s in (0, 1)],
-        "workload": [{"threads": 48, "outstanding": 32}],
-    }
+    load = [{"threads": 48, "outstanding": 32}]
+    tables = one_server("kioxia-cd6-r-15.36tb", load, 12, cpu="epyc-9354", sockets=2)
+    tables["drives"] = [{**tables["drives"][0], "socket": s} for s in (0, 1)]
     found = simulate(scenario_from_dict(tables), certainty=False, over_time=False)
     gains = {relief.change: relief.gain for relief in found.bottleneck.reliefs}
     assert abs(gains["10 % more GHz"]) < 0.03
@@ -294,12 +280,12 @@ def test_the_setting_of_a_change_is_the_change(make: Any, volume: Any) -> None:
 
 def server_of(sockets: int, **tables: Any) -> dict[str, Any]:
     """Four drives on each of *sockets* sockets, and what *tables* say of volumes and load."""
+    given = one_server("samsung-pm9a3-3.84tb", [], 4, sockets=sockets)
     return {
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}] * sockets},
-        "drives": [{"profile": "samsung-pm9a3-3.84tb", "count": 4, "socket": i}
-                   for i in range(sockets)],
+        **given,
+        "drives": [{**given["drives"][0], "socket": i} for i in range(sockets)],
         **tables,
-    }  # fmt: skip
+    }
 
 
 OLD = {"raid": "raid5", "name": "data", "kernel": "5.10", "members": [0, 1, 2, 3, 4, 5]}
@@ -378,9 +364,7 @@ def test_one_more_drive_is_counted_where_that_alone_makes_it_and_has_lanes() -> 
     assert setting(drives=4, volume={"raid": "raid5", "members": [0, 1, 2, 3]}) == {
         "drives.0.count": 5, "volume.0.members": [0, 1, 2, 3, 4],
     }  # fmt: skip
-    full = {"server": {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]},
-            "drives": [{"profile": "intel-p4610-1.6tb", "count": 12}],
-            "workload": [{"threads": 1, "outstanding": 1}]}  # fmt: skip
+    full = one_server("intel-p4610-1.6tb", [{"threads": 1, "outstanding": 1}], 12)
     assert reliefs.one_more_drive(resolve(scenario_from_dict(full))) is None
 
 
