@@ -34,6 +34,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from tests.engines.test_equality import assert_complete_alike
+from tests.servers import one_server
 
 DRIVE = (Path(__file__).parent / "data" / "k5.toml").read_text("utf-8")
 KNEE, CEILING = 81_451, 317_186  # of these numbers, by the closed forms in docs/equations.md
@@ -43,14 +44,8 @@ def scenario(folder: Path, *loads: dict[str, Any], queue: str = "") -> Scenario:
     """A server with the drive and *loads*; *queue*: a line of its collection."""
     (folder / "k5.toml").write_text(DRIVE + queue)
     each = {"block_size": "4 KiB", "access": "random"}
-    return scenario_from_dict(
-        {
-            "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-9354"}]},
-            "drives": [{"profile": "k5.toml"}],
-            "workload": [{**each, **load} for load in loads],
-        },
-        folder,
-    )
+    tables = one_server("k5.toml", [{**each, **load} for load in loads], cpu="epyc-9354")
+    return scenario_from_dict(tables, folder)
 
 
 def writes(rate: float) -> dict[str, Any]:
@@ -134,18 +129,11 @@ SAFE = SYNCED.replace("volatile = true", "").replace("flush_serial", "# ")
 
 def synced(folder: Path, jobs: int, *, drive: str = SYNCED, **load: Any) -> Scenario:
     (folder / "drive.toml").write_text(drive)
-    volume = load.pop("volume", None)
-    tables: dict[str, Any] = {
-        "server": {"stack": "linux-libaio", "sockets": [{"cpu": "epyc-9354"}]},
-        "drives": [{"profile": "drive.toml", "count": load.pop("count", 1)}],
-        "workload": [
-            {"block_size": "16 KiB", "access": "random", "read": 0.0, "outstanding": 1,
-             "threads_total": jobs, **load}
-        ],
-    }  # fmt: skip
-    if volume:
-        tables["volume"] = volume
-    return scenario_from_dict(tables, folder)
+    more = {"volume": volume} if (volume := load.pop("volume", None)) else {}
+    how = {"count": load.pop("count", 1), "cpu": "epyc-9354", "stack": "linux-libaio", **more}
+    asked = {"block_size": "16 KiB", "access": "random", "read": 0.0, "outstanding": 1,
+             "threads_total": jobs, **load}  # fmt: skip
+    return scenario_from_dict(one_server("drive.toml", [asked], **how), folder)
 
 
 def run(folder: Path, jobs: int, **more: Any) -> Result:
@@ -262,11 +250,10 @@ PAGE_US = PAGE_PS / 1e6
 
 def mixed(profile: dict[str, object], load: dict[str, object], requests: int = 40_000):
     """Answer of one fast host whose drive is as *profile* says."""
-    server = {
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-9354"}]},
-        "drives": [{"profile": {"extends": "samsung-980pro-1tb", **profile}, "link": "pcie4 x4"}],
-        "workload": [{"block_size": "4 KiB", "access": "random", **load}],
-    }
+    server = one_server(
+        {"extends": "samsung-980pro-1tb", **profile}, [{"block_size": "4 KiB", **load}],
+        cpu="epyc-9354", drive={"link": "pcie4 x4"},
+    )  # fmt: skip
     return simulate(scenario_from_dict(server), requests=requests, reliefs=False, certainty=False)
 
 
@@ -303,12 +290,8 @@ SIZED = {"extends": "intel-p4610-1.6tb", "commands": f"{COMMANDS}/s", "dies": 51
 
 def saturated(kib: int, read: dict[str, object]) -> float:
     """Reads/s of *kib* KiB of a drive whose controller is the ceiling at 4 KiB."""
-    server = {
-        "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-9354"}]},
-        "drives": [{"profile": SIZED | {"read": read}, "link": "pcie4 x4"}],
-        "workload": [{"block_size": f"{kib} KiB", "access": "random", "read": 1.0, "threads": 16,
-                      "outstanding": 64}],
-    }  # fmt: skip
+    load = {"block_size": f"{kib} KiB", "read": 1.0, "threads": 16, "outstanding": 64}
+    server = one_server(SIZED | {"read": read}, [load], cpu="epyc-9354", drive={"link": "pcie4 x4"})
     run = simulate(scenario_from_dict(server), requests=30_000, reliefs=False, certainty=False)
     return run.total.iops.value
 

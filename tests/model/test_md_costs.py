@@ -8,6 +8,7 @@ from nvmesim.model.lowered import caveats
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
+from tests.servers import one_server
 
 GHZ = 3.0
 MEMORY = {
@@ -353,11 +354,7 @@ def test_a_disk_that_sorts_answers_writes_from_the_disk():
 
 @pytest.mark.parametrize(("stack", "said"), [("spdk", True), ("linux-io_uring", False)])
 def test_md_is_not_polled(stack, said):
-    tables = {
-        "server": {"stack": stack, "sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb", "count": 2}],
-        "volume": [{"raid": "raid1", "kernel": "6.5"}],
-        "workload": [{"threads": 1, "outstanding": 1}],
-    }
+    load, raid = {"threads": 1, "outstanding": 1}, {"raid": "raid1", "kernel": "6.5"}
+    tables = one_server("intel-p4610-1.6tb", [load], 2, stack=stack, volume=[raid])
     codes = [warning.code for warning in caveats(resolve(scenario_from_dict(tables)))]
     assert ("polled-volume" in codes) == said

@@ -9,6 +9,7 @@ from nvmesim.errors import ScenarioError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
+from tests.servers import one_server
 
 CPU = {"cores": 8, "threads_per_core": 1, "ghz": 2.0, "lanes": 64, "pcie_generation": 3}
 STACK = {"submit": 2000, "complete": 2000}
@@ -289,15 +290,10 @@ def test_nothing_is_said_where_nothing_crosses():
 
 def test_large_transfers_stream_through_memory_side_by_side():
     """Sixteen drives take a chunk each: memory has time for all within that of one on its port."""
-    table = {
-        "server": {"stack": "linux-libaio", "sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "sata-ssd", "count": 16}],
-        "volume": {"raid": "raid0", "chunk": "512 KiB", "engine": "none"},
-        "workload": [{"block_size": "8 MiB", "access": "random", "align": "8 MiB", "read": 0.0,
-                      "threads": 1, "outstanding": 1}],
-        "run": {"requests": 2000},
-    }  # fmt: skip
-    found = simulate(scenario_from_dict(table), reliefs=False, certainty=False)
+    load = {"block_size": "8 MiB", "align": "8 MiB", "read": 0.0, "threads": 1, "outstanding": 1}
+    raid = {"raid": "raid0", "chunk": "512 KiB", "engine": "none"}
+    table = one_server("sata-ssd", [load], 16, stack="linux-libaio", volume=raid)
+    found = simulate(scenario_from_dict(table), reliefs=False, certainty=False, requests=2000)
     memory = station(found, "socket0 memory")
     assert memory.service_mean_s > 4e-6
     assert memory.wait_mean_s == 0
@@ -308,14 +304,11 @@ def test_large_transfers_stream_through_memory_side_by_side():
 ])  # fmt: skip
 def test_a_virtual_disk_has_one_thread_of_the_host(guest, threads, kiops):
     """Deep enough, it does what its thread does; without such a thread what the drive does."""
-    tables = {
-        "server": {"stack": {"extends": "linux-io_uring",
-                             "sections": {"kvm-virtio": {"read": "4 us", "across": False,
-                                                         "threads": threads}}},
-                   "sockets": [{"cpu": "epyc-9654"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb"}],
-        "workload": [{"threads": 16, "outstanding": 32, "guest": guest}],
-    }  # fmt: skip
+    section = {"read": "4 us", "across": False, "threads": threads}
+    tables = one_server(
+        "intel-p4610-1.6tb", [{"threads": 16, "outstanding": 32, "guest": guest}], cpu="epyc-9654",
+        stack={"extends": "linux-io_uring", "sections": {"kvm-virtio": section}},
+    )  # fmt: skip
     result = simulate(scenario_from_dict(tables), requests=40_000, certainty=False)
     reliefs = {relief.change for relief in result.bottleneck.reliefs}
     if kiops is None:
@@ -335,8 +328,7 @@ def test_flash_reads_and_writes_large_requests_by_turns(drive, least, most):
     rates = []
     for read in (1.0, 0.0, 0.5):
         load = {"block_size": "1 MiB", "read": read, "access": "sequential", "outstanding": 32}
-        server = {"sockets": [{"cpu": "epyc-9354"}]}
-        asked = {"server": server, "drives": [{"profile": drive}], "workload": load}
+        asked = one_server(drive, load, cpu="epyc-9354")
         found = simulate(scenario_from_dict(asked), requests=4000, reliefs=False, certainty=False)
         rates.append(found.total.iops.value)
     reads, writes, mixed = rates
