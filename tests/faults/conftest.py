@@ -8,26 +8,20 @@ from pathlib import Path
 import pytest
 
 from nvmesim.cli.main import run_command
+from nvmesim.scenario.load import to_text
 from tests.children import unmeasured
+from tests.servers import one_server
 
 CODE = "from nvmesim.cli import main; main()"
-SCENARIO = """
-name = "two drives"
-[server]
-stack = "linux-io_uring"
-[[server.sockets]]
-cpu = "xeon-gold-6130"
-[[drives]]
-profile = "samsung-980pro-1tb"
-count = 2
-[volume]
-raid = "raid1"
-[[workload]]
-threads = 2
-outstanding = 4
-[run]
-requests = 20000
-"""
+
+
+LOAD = {"threads": 2, "outstanding": 4}
+SCENARIO = to_text(one_server(
+    "samsung-980pro-1tb", [LOAD], 2, name="two drives", volume=[{"raid": "raid1"}],
+    run={"requests": 20_000},
+))  # fmt: skip
+
+
 POINTS = """op,block_size,jobs,iodepth,iops,lat_mean_us
 randread,4 KiB,1,1,12500,80
 randread,4 KiB,4,64,900000,

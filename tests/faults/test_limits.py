@@ -16,6 +16,7 @@ from nvmesim.errors import LimitError
 from nvmesim.model.lower import lower
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
+from tests.servers import one_server
 
 DRIVE = "samsung-980pro-1tb"
 HEAD = f"""
@@ -127,19 +128,9 @@ def test_a_backlog_that_grows_in_the_run(engine, monkeypatch):
     from nvmesim import limits
 
     monkeypatch.setenv(limits.VARIABLE, str(8 << 20))
+    bursty = offered("300k/s", bursts={"on": "10 s", "off": "90 s", "lengths": "fixed"})
     with pytest.raises(LimitError, match=r"in flight at once .* the limit is 8 MiB"):
-        ns.simulate(bursty(), engine=engine, reliefs=False)
-
-
-def bursty() -> ns.Scenario:
-    bursts = {"on": "10 s", "off": "90 s", "lengths": "fixed"}
-    return scenario_from_dict(
-        {
-            "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
-            "drives": [{"profile": DRIVE}],
-            "workload": {"rate": "300k/s", "bursts": bursts},
-        }
-    )
+        ns.simulate(bursty, engine=engine, reliefs=False)
 
 
 @pytest.mark.parametrize("text", ["a.b = 1", 's = "1.2.3"', "x = 1.5\n" * 100, "[a.b.c]\nd.e = 1"])
@@ -168,12 +159,7 @@ def test_a_table_of_points_without_end(tmp_path, refused):
 
 
 def offered(rate: str, **load: object) -> ns.Scenario:
-    tables = {
-        "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": DRIVE}],
-        "workload": {"rate": rate, **load},
-    }
-    return scenario_from_dict(tables)
+    return scenario_from_dict(one_server(DRIVE, {"rate": rate, **load}))
 
 
 @pytest.mark.parametrize("rate", ["1e9/s", "1e12/s"])

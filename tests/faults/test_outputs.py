@@ -16,6 +16,7 @@ from nvmesim.code_cache import read_private, write_private
 from nvmesim.files import write_text, written
 from nvmesim.study.sweep import store
 from nvmesim.study.validate.published import new_set
+from tests.servers import one_server
 
 
 def test_mode_of_what_was_there_stays(tmp_path: Path) -> None:
@@ -96,13 +97,8 @@ def test_rows_of_requests_keep_the_mode_too(tmp_path: Path) -> None:
     out = tmp_path / "rows.parquet"
     out.touch()
     out.chmod(0o600)
-    tables = {
-        "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "hdd-7200"}],
-        "workload": {"outstanding": 1},
-    }
-    ns.simulate(ns.Scenario.model_validate(tables), requests=200, requests_file=out,
-                reliefs=False, certainty=False)  # fmt: skip
+    ns.simulate(ns.Scenario(**one_server("hdd-7200", {"outstanding": 1})), requests=200,
+                requests_file=out, reliefs=False, certainty=False)  # fmt: skip
     assert out.stat().st_mode & 0o777 == 0o600
     assert out.stat().st_size > 1000
     assert os.listdir(tmp_path) == ["rows.parquet"]
@@ -127,12 +123,8 @@ def test_where_owners_cannot_be_checked(tmp_path: Path, monkeypatch: pytest.Monk
     assert kept(tmp_path / "a") == b"data"
 
 
-TABLES = {
-    "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
-    "drives": [{"profile": "intel-p4610-1.6tb", "count": 2}],
-    "workload": {"threads": 2, "outstanding": 8},
-    "run": {"requests": 4_000},
-}
+LOAD = {"threads": 2, "outstanding": 8}
+TABLES = one_server("intel-p4610-1.6tb", LOAD, 2, run={"requests": 4_000})
 
 
 def rate(seed=1):

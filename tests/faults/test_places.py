@@ -5,14 +5,11 @@ import os
 import resource
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from nvmesim.catalog.load import load
 from nvmesim.cli.main import run_command
-from tests.children import heed_ctrl_c
 from tests.faults.conftest import assert_one_line
 from tests.faults.test_kills import BEFORE, is_whole
 
@@ -116,20 +113,6 @@ main()
     assert done.returncode == 2, (done.returncode, done.stderr)
     assert_one_line(done.stderr)
     assert "memory" in done.stderr
-
-
-def test_ctrl_c_in_a_calibration(files, start, tmp_path):
-    out = tmp_path / "p.toml"
-    child = start("calibrate", files["points"], "-o", out, limit=heed_ctrl_c)
-    time.sleep(1.5)
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=120)
-    if out.exists():
-        assert load("drive", str(out)).name
-        pytest.skip("the fit was quicker than the signal")
-    assert child.returncode == 130
-    assert "Traceback" not in said
-    assert not out.exists()
 
 
 @pytest.mark.parametrize("what", ["scenario", "folder"])
