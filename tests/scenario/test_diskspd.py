@@ -9,19 +9,10 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.loads.diskspd import parse
 from nvmesim.scenario.resolve import resolve
 from tests.scenario.conftest import REFUSED
+from tests.servers import one_server
 
 # RUVDS, 2022, NVMe across UPI.
 PUBLISHED = "DiskSpd64.exe -b4K -t32 -o32 -w0 -d10 -r -S -c100G F:/testfile.dat G:/testfile.dat"
-
-
-def test_a_published_line():
-    load = parse(PUBLISHED)
-    assert load.files == ("F:/testfile.dat", "G:/testfile.dat")
-    assert load.fields["block_sizes"] == ((4096, 1.0),)
-    assert (load.fields["access"], load.fields["read"]) == ("random", 1.0)
-    assert (load.fields["threads"], load.fields["outstanding"]) == (32, 32)
-    assert load.fields["span"] == 100 * 2**30
-    assert load.ignored == ("-d10", "-S")
 
 
 @pytest.mark.parametrize(
@@ -83,10 +74,9 @@ def test_lines_that_are_refused(line, said):
 
 
 def scenario(line, n_drives=4, **tables):
-    server = {"stack": "spdk", "sockets": [{"cpu": "xeon-gold-6130"}]}
-    drives = [{"profile": "intel-p4610-1.6tb", "count": n_drives}]
-    load = {"server": server, "drives": drives, "workload": {"diskspd": line}}
-    return resolve(scenario_from_dict({**load, **tables}))
+    load = {"diskspd": line}
+    given = one_server("intel-p4610-1.6tb", load, n_drives, stack="spdk", **tables)
+    return resolve(scenario_from_dict(given))
 
 
 def test_named_targets_are_laid_on_what_is_there():

@@ -10,6 +10,7 @@ from nvmesim.scenario.loads.fio_job import load, parse
 from nvmesim.scenario.loads.fio_options import FioOptions, parse_bytes
 from nvmesim.scenario.resolve import resolve
 from tests.scenario.conftest import REFUSED
+from tests.servers import one_server
 
 
 def only(content):
@@ -149,11 +150,7 @@ def lab(tmp_path):
 
 
 def tables(fio):
-    return {
-        "server": {"stack": "linux-libaio", "sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "intel-p4510-1tb", "count": 2}],
-        "workload": {"fio": fio},
-    }
+    return one_server("intel-p4510-1tb", {"fio": fio}, 2, stack="linux-libaio")
 
 
 def test_one_section_of_a_file(lab):
@@ -201,11 +198,11 @@ def test_a_command_line_is_accepted_too():
 def test_a_thread_that_polls_for_submissions():
     assert only("ioengine=io_uring\nsqthread_poll=1").fields["sqpoll"]
     load = {"fio": "fio --name=a --ioengine=io_uring --iodepth=4 --sqthread_poll=1"}
-    tables = {"drives": [{"profile": "micron-7450-pro-3.84tb"}], "workload": [load]}
-    server = {"sockets": [{"cpu": "xeon-gold-6130"}]}
-    found = resolve(scenario_from_dict({**tables, "server": {**server, "stack": "linux-io_uring"}}))
+    found, other = (
+        resolve(scenario_from_dict(one_server("micron-7450-pro-3.84tb", load, stack=stack)))
+        for stack in ("linux-io_uring", "linux-libaio")
+    )
     assert found.workload[0].sqpoll
-    other = resolve(scenario_from_dict({**tables, "server": {**server, "stack": "linux-libaio"}}))
     assert not other.workload[0].sqpoll
     assert "workload.0: sqthread_poll: stack linux-libaio has no such thread" in other.ignored
 

@@ -7,15 +7,13 @@ from nvmesim.errors import GeometryError, ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.volumes import geometry
+from tests.servers import one_server
 
 
 def scenario(**changes):
     """Return two P4610 on one socket under DiskSpd's most common load, resolved."""
-    tables = {
-        "server": {"stack": "spdk", "sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": [{"profile": "intel-p4610-1.6tb", "count": 2}],
-        "workload": {"threads": 4, "outstanding": 8},
-    }
+    load = {"threads": 4, "outstanding": 8}
+    tables = one_server("intel-p4610-1.6tb", load, 2, stack="spdk")
     return resolve(scenario_from_dict({**tables, **changes}))
 
 
@@ -132,11 +130,7 @@ def test_open_loop():
 
 def test_a_trace_is_found_beside_the_scenario(tmp_path):
     (tmp_path / "day.blkparse").write_text("", "utf-8")
-    tables = {
-        "server": {"sockets": [{"cpu": "xeon-gold-6130"}]},
-        "drives": drives(1),
-        "workload": {"trace": "day.blkparse", "speed": 2.0},
-    }
+    tables = one_server("intel-p4610-1.6tb", {"trace": "day.blkparse", "speed": 2.0})
     group = resolve(scenario_from_dict(tables, tmp_path)).workload[0]
     assert group.trace == tmp_path / "day.blkparse"
     assert group.speed == 2.0
