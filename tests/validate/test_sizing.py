@@ -9,6 +9,7 @@ from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.study.size import Demand, loaded_cpu, rule_ghz_per_miops, smt_ghz_per_miops
+from tests.servers import one_server
 
 STACK = get("stack", "windows-2019")
 
@@ -36,12 +37,11 @@ def test_linear_arithmetic_is_not_what_it_says():
 
 @pytest.mark.parametrize("drives", [1, 2, 4])
 def test_agrees_with_the_simulation(drives):
-    scenario = scenario_from_dict({
-        "server": {"stack": "windows-2019", "sockets": [{"cpu": "xeon-gold-6130"}] * 2},
-        "drives": [{"profile": "intel-p4610-6.4tb", "count": drives, "state": "fresh"}],
-        "workload": {"threads_total": 64, "outstanding": 16},
-    })  # fmt: skip
-    result = simulate(scenario, reliefs=False, requests=200_000)
+    tables = one_server(
+        "intel-p4610-6.4tb", {"threads_total": 64, "outstanding": 16}, drives, sockets=2,
+        stack="windows-2019", drive={"state": "fresh"},
+    )  # fmt: skip
+    result = simulate(scenario_from_dict(tables), reliefs=False, requests=200_000)
     logical, physical = loaded_cpu(asked(result.total.iops.value), get("cpu", "xeon-gold-6130"), 2)
     assert logical == pytest.approx(result.cpu.logical_utilization, abs=0.01)
     assert physical == pytest.approx(result.cpu.physical_utilization, abs=0.01)
