@@ -22,6 +22,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from tests.raid.expected import expectation
 from tests.raid.requests import plan_request
 from tests.raid.volumes import ready_for, scenario, simulated
+from tests.servers import one_server
 
 KIB = 1024
 
@@ -192,14 +193,9 @@ def run(volume, load, count=5, requests=20_000):
 def test_small_reads_of_large_records_do_what_one_drive_does_of_their_columns():
     """Each read takes four of five drives: 5/4 of one drive's rate, ten reads outstanding there."""
     pool = run(RAIDZ, {**TURN, "read": 1.0, "block_size": "4 KiB"})
-    one = ns.simulate(
-        scenario_from_dict({
-            "server": {"stack": "linux-io_uring", "sockets": [{"cpu": "epyc-9654"}]},
-            "drives": [{"profile": "intel-p4610-1.6tb"}],
-            "workload": {"block_size": "32 KiB", "threads": 1, "outstanding": 10},
-        }),
-        requests=20_000, reliefs=False, certainty=False,
-    )  # fmt: skip
+    load = {"block_size": "32 KiB", "threads": 1, "outstanding": 10}
+    alone = scenario_from_dict(one_server("intel-p4610-1.6tb", load, cpu="epyc-9654"))
+    one = ns.simulate(alone, requests=20_000, reliefs=False, certainty=False)
     assert pool.total.iops.value == pytest.approx(1.25 * one.total.iops.value, rel=0.06)
     assert sum(m.read_bytes_per_request for m in pool.members) == pytest.approx(128 * KIB, rel=1e-3)
 
