@@ -66,15 +66,6 @@ def test_everything_of_a_real_guest_together(described: Describe) -> None:
     assert "/proc/mdstat does not say" not in text
 
 
-def test_a_catalog_cpu_and_drive_are_named(described: Describe) -> None:
-    disks = [(f"nvme{n}n1", P4610, 1600321314816) for n in range(4)]
-    tables, text = described(made.XEON, made.nvme_list(disks))
-    assert [socket["cpu"] for socket in tables["server"]["sockets"]] == ["xeon-gold-6130"] * 2
-    assert tables["drives"][0]["profile"] == "intel-p4610-1.6tb"
-    assert "stand in" not in text
-    assert "stands in" not in text
-
-
 def test_hyper_threading_off_is_seen(described: Describe) -> None:
     off = made.XEON.replace("core:  2", "core:  1").replace("64\n", "32\n")
     tables, text = described(off, "nvme_list.json")
