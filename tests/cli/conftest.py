@@ -7,23 +7,13 @@ from io import StringIO
 import pytest
 
 from nvmesim.cli.main import run_command
+from nvmesim.scenario.load import to_text
+from tests.servers import one_server
 
-SMALL = """
-name = "one drive"
-[server]
-stack = "linux-io_uring"
-[[server.sockets]]
-cpu = "xeon-gold-6130"
-[[drives]]
-profile = "samsung-980pro-1tb"
-count = 1
-[[workload]]
-block_size = "4 KiB"
-threads = 1
-outstanding = 4
-[run]
-requests = 20000
-"""
+LOAD = {"block_size": "4 KiB", "threads": 1, "outstanding": 4}
+SMALL = to_text(
+    one_server("samsung-980pro-1tb", [LOAD], name="one drive", run={"requests": 20_000})
+)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from nvmesim.catalog.load import MODELS
 from nvmesim.cli import output
 from nvmesim.cli.main import nvmesim as group
 from nvmesim.cli.main import run_command
-from nvmesim.scenario.load import apply_sets, load_scenario
+from nvmesim.scenario.load import load_scenario
 from nvmesim.scenario.loads import diskspd, fio_job
 from nvmesim.scenario.workload_keys import PRESETS
 from nvmesim.study.measuring.rows import PLAN, minutes
@@ -77,11 +77,7 @@ def test_a_capture_in_a_table(nvmesim, capture):
 def test_a_capture_as_json_is_one_object_on_one_line(nvmesim, capture):
     said = nvmesim("trace", capture, "--json")
     assert said.out.count("\n") == 1
-    found = json.loads(said.out)
-    assert {"file", "format", "version", "conditions", "rows", "skipped", "ops", "warnings"} <= set(
-        found
-    )
-    assert found["ops"]["read"]["count"] == 200_000
+    assert json.loads(said.out)["ops"]["read"]["count"] == 200_000
 
 
 def test_the_catalog_lists_every_entry(nvmesim):
@@ -219,11 +215,6 @@ def test_the_plan_for_windows_is_lines_that_our_own_reader_takes(nvmesim):
         assert load.fields["outstanding"] == row.depth
 
 
-def test_a_star_in_set_stands_for_each_element():
-    tables = {"drives": [{"count": 1}, {"count": 2}]}
-    assert apply_sets(tables, ["drives.*.count=8"]) == {"drives": [{"count": 8}, {"count": 8}]}
-
-
 def test_a_star_where_no_list_is(nvmesim, scenario):
     said = nvmesim("run", scenario, "--set", "server.*.cpu=x")
     assert said.code == 2
@@ -280,11 +271,3 @@ def test_trace_shows_the_good_and_says_the_bad(capsys, tmp_path: Path) -> None:
         assert "cut.json: ends inside the JSON" in shown.err
         assert "none.json: no such file" in shown.err
         assert shown.err.count("\n") == 2
-
-
-def test_a_table_of_points_shows_its_means_and_no_counts(capsys) -> None:
-    path = ROOT / "tests" / "capture" / "data" / "points" / "datasheet.csv"
-    assert run_command(["trace", str(path)]) == 0
-    text = capsys.readouterr().out
-    assert "80 (lat)" in text
-    assert "  0  " not in text

@@ -98,17 +98,6 @@ def test_bad_input_is_one_line_and_exit_code_two(nvmesim, scenario, tmp_path, ar
     assert leftovers(tmp_path) == ["one.toml"]
 
 
-def test_precision_that_is_not_reached_exits_with_one(nvmesim, scenario, monkeypatch):
-    import dataclasses
-
-    module = sys.modules["nvmesim.predict.simulate"]
-    real = module.simulate
-    monkeypatch.setattr(
-        module, "simulate", lambda *a, **k: dataclasses.replace(real(*a, **k), converged=False)
-    )
-    assert nvmesim("run", scenario).code == 1
-
-
 def test_a_load_without_steady_state_exits_with_one(nvmesim, scenario):
     said = nvmesim(
         "run", scenario, "--json", "--set", "run={}",
