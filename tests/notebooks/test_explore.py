@@ -1,14 +1,13 @@
 """Sliders: what they show, and what is said of bad ranges."""
 
-import builtins
 import re
+import sys
 import time
 
 import pytest
 
 import nvmesim as ns
 from nvmesim.errors import InputError
-from nvmesim.ui.explore import _short
 
 widgets = pytest.importorskip("ipywidgets")
 
@@ -120,14 +119,6 @@ def test_an_unknown_key_is_told(panel):
 
 
 def test_without_ipywidgets_it_says_what_to_install(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwds):
-        if name == "ipywidgets":
-            raise ImportError(name)
-        return real(name, *args, **kwds)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
     with pytest.raises(InputError, match="pip install .*ipywidgets"):
         ns.explore(scenario(), {"drives.0.count": (2, 4)})
-

@@ -36,7 +36,6 @@ def notebook(*cells):
     return {"cells": found, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
 
 
-
 def answer(lab):
     return lab.page.locator(".nvmesim-explore").first.inner_text()
 
