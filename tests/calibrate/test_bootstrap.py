@@ -44,13 +44,6 @@ def test_intervals_of_medians_cover(rho: float) -> None:
     assert hits >= 51  # of 60 at 95 %: 57; at least 85 %
 
 
-def test_single_samples_would_give_too_narrow_intervals() -> None:
-    series = remembering(4000, 0.95, 1)
-    found = [percentile_intervals(series, [50.0], run)[50.0] for run in (160, 1)]
-    blocks, single = (one.high - one.low for one in found)
-    assert blocks > 3 * single
-
-
 def inside(found: DriveProfile, known: DriveProfile, names: tuple[str, ...]) -> list[float]:
     """Whether each interval holds the truth, 1 or 0; NaN of what is said to be assumed."""
     out = []

@@ -9,9 +9,7 @@ import pytest
 from nvmesim.calibrate.bench import free_host, measure
 from nvmesim.calibrate.drive.empirical import (
     MAX_SAMPLES,
-    decorrelation_length,
     fit_empirical,
-    thinned,
 )
 from nvmesim.calibrate.points import Point
 from nvmesim.capture.capture import Conditions, percentiles_of_bins
@@ -56,17 +54,6 @@ def test_percentiles_have_intervals(capture_of_reads: Path) -> None:
     assert tail > half
 
 
-@pytest.mark.parametrize(("rho", "low", "high"), [(0.0, 1, 1), (0.9, 10, 40), (0.99, 100, 450)])
-def test_the_length_is_that_of_a_known_process(rho: float, low: int, high: int) -> None:
-    """AR(1): the autocorrelation falls to 0.1 after ln 0.1 / ln rho steps (22, 229)."""
-    rng = np.random.default_rng(5)
-    noise = rng.normal(size=50_000)
-    series = np.zeros(50_000)
-    for i in range(1, len(series)):
-        series[i] = rho * series[i - 1] + noise[i]
-    assert low <= decorrelation_length(np.exp(series)) <= high
-
-
 def test_episodes_are_kept_in_runs(tmp_path: Path) -> None:
     """The variance of means of 500 requests is that of the capture, not of independent draws."""
     rng = np.random.default_rng(2)
@@ -85,15 +72,6 @@ def test_episodes_are_kept_in_runs(tmp_path: Path) -> None:
     assert table.block >= 2 * fit.memories[0]
     kept = np.array(table.read_us)
     assert np.mean(kept > 200) == pytest.approx(np.mean(latency > 200), abs=0.1)
-
-
-def test_thinning_keeps_runs_and_their_order() -> None:
-    series = np.arange(100_000.0)
-    few = thinned(series, 20_000, 500)
-    assert len(few) == 20_000
-    steps = np.diff(few)
-    assert np.count_nonzero(steps != 1) == 39
-    assert (steps > 0).all()
 
 
 def test_a_fio_log_and_a_histogram_are_read() -> None:

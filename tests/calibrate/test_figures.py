@@ -1,4 +1,4 @@
-"""The small figures that fits rest on, each held to a value that can be worked out by hand."""
+"""The small figures that fits rest on, held to values worked out by hand; which points are used."""
 
 from dataclasses import replace
 from functools import cache
@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.empirical import (
     decorrelation_length,
     percentile_intervals,
     thinned,
 )
-from nvmesim.calibrate.points import Point, bounded_depth, points_of
+from nvmesim.calibrate.points import Point, bounded_depth, hold_out, points_of
 from nvmesim.capture.capture import (
     Capture,
     Captures,
@@ -23,7 +24,11 @@ from nvmesim.capture.capture import (
     Measurement,
     OpResult,
 )
+from nvmesim.capture.registry import read_captures
 from nvmesim.errors import FitError
+from nvmesim.model.drive import PAGE_PS
+from nvmesim.units import PS_PER_S
+from tests.calibrate import bench
 
 DEEP = Conditions(access="random", block_size=4096, jobs=2, iodepth=8)
 
@@ -261,25 +266,24 @@ def plain_memory(series: np.ndarray) -> int:
     return min(lag, n // 10)
 
 
-@pytest.mark.parametrize("run", [1, 3, 20, 150])
-@pytest.mark.parametrize("n", [30, 400, 2000])
-def test_memory_is_what_its_definition_says(n: int, run: int) -> None:
-    values = np.random.default_rng(n + run).normal(size=n)
-    series = np.repeat(values, run)[:n].round(1)
-    assert decorrelation_length(series) == plain_memory(series)
+def normals(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=n)
 
 
-def test_memory_short_of_the_longest_that_is_looked_at() -> None:
-    """Runs of 220: the autocorrelation is below a tenth on the average from some 150 on."""
-    series = np.repeat(np.random.default_rng(3).normal(size=100), 220)
-    found = decorrelation_length(series)
-    assert found == plain_memory(series)
-    assert 100 < found < 200
+SERIES = {
+    **{
+        f"{n} in runs of {run}": np.repeat(normals(n, n + run), run)[:n].round(1)
+        for n in (30, 400, 2000)
+        for run in (1, 3, 20, 150)
+    },
+    **{f"a trend of {n}": np.arange(float(n)) ** 2 for n in (20, 130, 300)},
+    # the autocorrelation is below a tenth on the average from some 150 on, short of the longest
+    "runs of 220": np.repeat(normals(100, 3), 220),
+}
 
 
-@pytest.mark.parametrize("n", [20, 130, 300])
-def test_memory_of_a_trend(n: int) -> None:
-    series = np.arange(float(n)) ** 2
+@pytest.mark.parametrize("series", SERIES.values(), ids=SERIES)
+def test_memory_is_what_its_definition_says(series: np.ndarray) -> None:
     assert decorrelation_length(series) == plain_memory(series)
 
 
@@ -296,3 +300,110 @@ def test_runs_of_a_series_are_spread_over_it() -> None:
     found = thinned(series, 20, 5)
     assert found.tolist() == [*range(5), *range(32, 37), *range(63, 68), *range(95, 100)]
     assert len(thinned(series, 20, 500)) == 20
+
+
+def point(jobs=1, depth=16, size=4096, read=1.0, **more):
+    return Point("p", read, True, size, jobs, depth, 1e5, 1e-4, {50.0: 9e-5, 99.0: 2e-4}, **more)
+
+
+@pytest.mark.parametrize(
+    ("rule", "held"),
+    [
+        ("QD=16", [True, False, False, False]),
+        ("qd = 64", [False, True, True, False]),
+        ("BS=64 KiB", [False, False, False, True]),
+        ("OP=write", [False, False, True, False]),
+        ("OP=randread", [True, True, False, True]),
+        ("JOBS=4", [False, True, False, False]),
+    ],
+)
+def test_a_rule_names_points(rule, held):
+    points = [point(), point(4, 16), point(1, 64, read=0.0), point(1, 1, 65536)]
+    assert [p.held_out for p in hold_out(points, [rule])] == held
+
+
+@pytest.mark.parametrize("rule", ["QD=17", "QD", "depth=16", "QD=x", "", "OP=trim"])
+def test_a_rule_that_names_nothing_is_an_error(rule):
+    with pytest.raises(FitError, match="--hold-out"):
+        hold_out([point()], [rule])
+
+
+def test_a_rule_that_holds_nothing_out_is_told_what_there_is():
+    points = [replace(point(), iodepth=depth) for depth in (4, 1)]
+    with pytest.raises(FitError, match=r"--hold-out QD=17: no point matches; there are QD=1, QD=4"):
+        hold_out(points, ["QD=17"])
+
+
+TOGETHER = """name,op,block_size,jobs,iodepth,iops,lat_mean_us,rate,arrivals,limit,beside
+load,randwrite,4k,6,,5000,10,5000,poisson,384,
+probe,randread,4k,1,64,1000,70,1000,fixed,64,load
+full,randwrite,4k,6,,80000,4800,200000,poisson,384,
+,randread,4k,4,,50000,80,,,,
+"""
+
+
+def test_rows_keep_the_load_that_they_state(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(TOGETHER, encoding="utf-8")
+    found = {p.name: p for p in points_of(read_captures(path))[0]}
+    probe = found["randread 4 KiB 1,000/s"]
+    assert (probe.rate, probe.arrivals, probe.beside.rate) == (1000, "paced", 5000)
+    full = found["randwrite 4 KiB 6 x 64"]  # it does not keep up: a closed loop of its limit
+    assert full.rate is None
+    deep = found["randread 4 KiB 4 x 1"]  # by Little's law
+    assert not deep.is_bounded
+    drive = bench.drive()
+    answer = measure(drive, bench.host(), probe, requests=20_000)
+    assert answer.iops == pytest.approx(1000, rel=0.01)
+    alone = measure(drive, bench.host(), deep).mean_s
+    busy = 5000 * drive.write.program.value / PS_PER_S / drive.dies.value
+    waits = busy * PAGE_PS / PS_PER_S / 2  # of a read that finds a program: half of what it takes
+    assert answer.mean_s == pytest.approx(alone + waits, rel=0.1)
+
+
+def test_a_flush_follows_each_write_and_an_array_is_simulated():
+    one = point(1, 1, read=0.0)
+    safe = bench.drive()  # with capacitors Linux sends no flush
+    lost = safe.model_copy(update={"write": safe.write.model_copy(update={"volatile": True})})
+    plain, synced, array = (
+        measure(lost, bench.host(), p, requests=20_000).iops
+        for p in (one, replace(one, sync="fdatasync"), replace(one, raid="raid1", targets=2))
+    )
+    assert synced < 0.8 * plain
+    assert array < 1.05 * plain
+    wide = replace(one, raid="raid0:65536", targets=2, jobs=64)
+    lone = measure(bench.drive(), bench.host(), replace(one, jobs=64), requests=20_000).iops
+    assert measure(bench.drive(), bench.host(), wide, requests=20_000).iops > 1.5 * lone
+
+
+@pytest.mark.parametrize(
+    ("targets", "per_job", "own"),
+    [
+        (2, 1, True),
+        (4, 1, True),
+        (4, 4, False),
+        (2, 2, False),
+        (1, 1, False),
+        (4, None, False),
+        (None, 1, False),
+    ],
+)
+def test_jobs_have_targets_of_their_own(
+    targets: int | None, per_job: int | None, own: bool
+) -> None:
+    conditions = Conditions(
+        read_fraction=1.0,
+        access="random",
+        block_size=4096,
+        jobs=4,
+        iodepth=8,
+        targets=targets,
+        targets_per_job=per_job,
+    )
+    result = OpResult(count=10_000, bytes=0, iops=1000.0, bytes_per_s=4096e3)
+    capture = Capture(
+        Path("a.json"), "fio-json", None, (Measurement("a", conditions, {"read": result}),), rows=1
+    )
+    ((point,), _) = points_of(Captures((capture,)))
+    assert point.own_targets is own
+    assert point.targets == (targets or 1)

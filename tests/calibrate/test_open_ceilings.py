@@ -14,6 +14,7 @@ from nvmesim.calibrate.points import Point
 from nvmesim.errors import FitError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
+from tests.servers import one_server
 
 K, M = 1 << 10, 1 << 20
 
@@ -79,11 +80,9 @@ def test_a_disk_reads_deeper_queues_by_the_nearest_first(size, depth, iops):
 
 
 def of_a_server(fit, stack, ghz, threads, outstanding, size, **cpu):
-    tables = {
-        "server": {"stack": stack, "sockets": [{"cpu": {"cores": 8, "ghz": ghz, **cpu}}]},
-        "drives": [{"profile": fit.profile.model_dump(mode="json"), "count": 8}],
-        "workload": [{"block_size": size, "threads_total": threads, "outstanding": outstanding}],
-    }  # fmt: skip
+    load = {"block_size": size, "threads_total": threads, "outstanding": outstanding}
+    cpu = {"cores": 8, "ghz": ghz, **cpu}
+    tables = one_server(fit.profile.model_dump(mode="json"), [load], 8, cpu=cpu, stack=stack)
     return simulate(scenario_from_dict(tables), precision=0.02).total.iops.value
 
 
@@ -296,12 +295,11 @@ def test_threads_that_do_no_more_at_depth_wait_for_each_request():
     fit, _ = fitted(host, rows)
     assert fit.profile.captured.synchronous
     assert "write.program" in fit.profile.untold
-    tables = {
-        "server": {"stack": "linux-libaio", "sockets": [{"cpu": {"cores": 8, "ghz": 3}}]},
-        "drives": [{"profile": fit.profile.model_dump(mode="json"), "count": 2}],
-        "volume": [{"raid": "raid0", "chunk": "64 KiB"}],
-        "workload": [{"block_size": "4 KiB", "read": 0, "threads": 1, "outstanding": 64}],
-    }  # fmt: skip
+    tables = one_server(
+        fit.profile.model_dump(mode="json"), [{"read": 0, "threads": 1, "outstanding": 64}], 2,
+        cpu={"cores": 8, "ghz": 3}, stack="linux-libaio",
+        volume=[{"raid": "raid0", "chunk": "64 KiB"}],
+    )  # fmt: skip
     result = simulate(scenario_from_dict(tables), precision=0.02)
     assert result.total.iops.value == pytest.approx(30389, rel=0.15)
     assert "synchronous" in [w.code for w in result.warnings]

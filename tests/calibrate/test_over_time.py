@@ -187,13 +187,6 @@ def long_write(tmp_path_factory):
     return read_capture(path)
 
 
-def test_size_and_drain_are_recovered(long_write):
-    found, _ = buffers_of(Captures(files=(long_write,)))
-    assert found.low <= BUFFER <= found.high
-    assert found.size == pytest.approx(BUFFER, rel=0.1)
-    assert found.drain == pytest.approx(DRAIN, rel=0.05)
-
-
 def filling(size: int, seed: int):
     """The buffer found in a long write to a drive with one of *size* bytes, or None."""
     done = np.sort(requests_of(slow_writer(size), 32, 60_000, read=0.0, seed=seed)[:, 1]) / 1e12

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 RAID = "tests/raid/test_"
 FIT = "tests/calibrate/test_"
-POINTS = "point or percentile or submission or cpu or mix or means or rule or used or bin or own"
+POINTS = (
+    "point or percentile or submission or cpu or mix or means or rule or used or bin or own or rows"
+    " or flush"
+)
 KERNEL_CHECK = ("tests/mutation/check_kernel.py", "-k", "agree")
 KERNEL_FURTHER = (
     *(f"tests/engines/test_{name}.py" for name in ("heap", "unsteady")),
@@ -36,11 +39,11 @@ MD_CASES = ("tests/raid/test_md_cases.py", "-k", "not random_case")
 GROUPS = {
     "planner": Group(
         {
-            "raid.geometry": _raid("geometry table maps"),
-            "raid.map": _raid("geometry table maps"),
-            "raid.planner.parity": _raid("row geometry table maps"),
-            "raid.planner.plan": _raid("table geometry maps"),
-            "raid.planner.pieces": _raid("merge geometry table row maps"),
+            "raid.geometry": _raid("geometry table"),
+            "raid.map": _raid("geometry table"),
+            "raid.planner.parity": _raid("row geometry table"),
+            "raid.planner.plan": _raid("table geometry"),
+            "raid.planner.pieces": _raid("merge geometry table row"),
             "raid.tables": _raid("rebuild table"),
         },
         further=MD_CASES,
@@ -57,7 +60,7 @@ GROUPS = {
     ),
     "fit": Group(
         {
-            "calibrate.points": (*_tests(FIT, "figures points"), "-k", POINTS),
+            "calibrate.points": (*_tests(FIT, "figures"), "-k", POINTS),
             "calibrate.drive.empirical": _tests(FIT, "figures empirical"),
         }
     ),
