@@ -56,14 +56,6 @@ def test_the_least_that_is_taken():
     assert RaidGeometry("raid1", 2).chunk == 0
 
 
-def test_a_plan_keeps_member_offsets():
-    plan = plan_request(RaidGeometry(5, 4, 64 * KIB), "write", 192 * KIB + 4096, 4096)
-    assert [child.member_offset for phase in plan.phases for child in phase] == [
-        64 * KIB + 4096
-    ] * 4
-    assert {child.member_alternatives for child in plan.phases[1]} == {(3,), (2,)}
-
-
 def test_flush_and_bitmap_reach_every_live_member():
     geometry = RaidGeometry(5, 4, 64 * KIB, degraded=(3,), bitmap="internal")
     plan = plan_request(geometry, "write", 0, 4096, first_dirty=True, flush=True)
@@ -190,13 +182,6 @@ def test_geometry_that_cannot_be_is_one_line(args, text):
     with pytest.raises(GeometryError, match=re.escape(text)) as caught:
         raid_map(*args)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("level", "disks"), [("raid0", 6), ("raid1", 6), ("raid10", 6), ("raid5", 5), ("raid6", 4)]
-)
-def test_members_less_those_of_parity(level, disks):
-    assert raid_map(level, 6, None if level == "raid1" else CHUNK).data_disks == disks
 
 
 def test_places_that_do_not_exist():
