@@ -330,3 +330,45 @@ def test_large_writes_alone_tell_bytes_and_no_program():
     fit, predicted = fitted("linux-libaio,pcie3 x4", [("randwrite", 4 * M, 32, 1, 128.5)])  # T05
     assert predicted("randwrite", 64 * K, 32, 1) == pytest.approx(64 * 128.5, rel=0.1)
     assert {"write.base", "write.program"} <= set(fit.profile.untold)
+
+
+def test_small_writes_alone_do_not_tell_the_bandwidth_that_streams_exceed():
+    """Z05: by its small random writes a latency and 1.1 GB/s would do; streams move twice that."""
+    rows = [("randwrite", 4 * K, 1, 1, 34844.8), ("randwrite", 4 * K, 1, 16, 267572.0),
+            ("randwrite", 8 * K, 1, 1, 30919.8), ("randwrite", 16 * K, 1, 1, 21865.3),
+            ("write", 128 * K, 1, 64, 17059.8), ("write", 4 * M, 1, 64, 529.51)]  # fmt: skip
+    _, predicted = fitted("linux-libaio,pcie3 x4", rows)
+    for op, size, jobs, depth, iops in rows[1::4] + rows[4:]:
+        assert predicted(op, size, jobs, depth) == pytest.approx(iops, rel=0.15)
+
+
+def test_quick_writes_tell_that_reads_are_not_served_in_batches():
+    """Y13: random reads follow a + b n, but a write takes a quarter of a."""
+    rows = [("randread", 4 * K, 1, 1, 22949.5), ("randread", 4 * K, 1, 16, 209346.0),
+            ("randread", 4 * K, 1, 64, 383398.0), ("randwrite", 4 * K, 1, 1, 83968.4),
+            ("randwrite", 4 * K, 1, 16, 452536.0)]  # fmt: skip
+    host = "linux-io_uring,pcie4 x4"
+    assert fitted(host, rows[:3])[0].profile.rounds is not None
+    fit, predicted = fitted(host, rows)
+    assert fit.profile.rounds is None
+    assert predicted("randwrite", 4 * K, 1, 1) == pytest.approx(83968.4, rel=0.05)
+
+
+def test_small_streams_may_do_less_than_random_reads():
+    """As Y13, by four threads: read ahead at depth 1, and 220k/s at most; random reads do 383k."""
+    rows = [("randread", 4 * K, 1, 1, 22949.5), ("randread", 4 * K, 4, 16, 383398.0),
+            ("read", 4 * K, 1, 1, 45038.7), ("read", 4 * K, 4, 16, 219550.6)]  # fmt: skip
+    fit, predicted = fitted("linux-io_uring,pcie4 x4", rows)
+    assert fit.profile.read.stream_commands.basis == "fitted"
+    for op, size, jobs, depth, iops in rows:
+        assert predicted(op, size, jobs, depth) == pytest.approx(iops, rel=0.1)
+
+
+def test_small_and_large_streams_wait_for_times_of_their_own():
+    """W07: 4 KiB are read ahead; 128 KiB take as long as if they were not."""
+    rows = [("randread", 4 * K, 1, 1, 16691.2), ("randread", 128 * K, 1, 1, 6608.0),
+            ("read", 4 * K, 1, 1, 50944.0), ("read", 128 * K, 1, 1, 7064.0)]  # fmt: skip
+    fit, predicted = fitted("linux-libaio,pcie4 x4", rows)
+    assert fit.profile.read.stream.value < 20e6 < 80e6 < fit.profile.read.stream_large.value
+    for op, size, jobs, depth, iops in rows[2:]:
+        assert predicted(op, size, jobs, depth) == pytest.approx(iops, rel=0.1)

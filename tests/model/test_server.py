@@ -333,3 +333,20 @@ def test_flash_reads_and_writes_large_requests_by_turns(drive, least, most):
         rates.append(found.total.iops.value)
     reads, writes, mixed = rates
     assert least < mixed * (1 / reads + 1 / writes) / 2 < most
+
+
+@pytest.mark.parametrize(
+    ("mib", "depth", "least"), [(1, 8, 0.75), (4, 2, 0.65), (4, 8, 0.75), (16, 2, 0.5)]
+)
+def test_a_write_as_large_as_the_buffer_keeps_dies_busy(mib, depth, least):
+    """It takes room by parts; a write that waited for an empty buffer would halve the rate.
+
+    All of it is programmed, however large: no more bytes than dies drain.
+    """
+    drive = {"extends": "micron-7450-pro-3.84tb", "write": {
+        "program": "1 ms", "program_cv": 0, "unit": "16 KiB", "buffer": "4 MiB"}, "dies": 64}  # fmt: skip
+    load = [{"block_size": f"{mib} MiB", "read": 0, "access": "random", "outstanding": depth}]
+    result = simulate(scenario_from_dict(one_server(drive, load, run={"requests": 2000})),
+                      reliefs=False, certainty=False)  # fmt: skip
+    drained = 64 * (16 << 10) / 1e-3
+    assert least * drained < result.total.bytes_per_s.value < 1.01 * drained
