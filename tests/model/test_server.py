@@ -343,8 +343,8 @@ def test_a_write_as_large_as_the_buffer_keeps_dies_busy(mib, depth, least):
 
     All of it is programmed, however large: no more bytes than dies drain.
     """
-    drive = {"extends": "micron-7450-pro-3.84tb", "write": {
-        "program": "1 ms", "program_cv": 0, "unit": "16 KiB", "buffer": "4 MiB"}, "dies": 64}  # fmt: skip
+    write = {"program": "1 ms", "program_cv": 0, "unit": "16 KiB", "buffer": "4 MiB"}
+    drive = {"extends": "micron-7450-pro-3.84tb", "write": write, "dies": 64}
     load = [{"block_size": f"{mib} MiB", "read": 0, "access": "random", "outstanding": depth}]
     result = simulate(scenario_from_dict(one_server(drive, load, run={"requests": 2000})),
                       reliefs=False, certainty=False)  # fmt: skip
