@@ -239,14 +239,14 @@ class _Search:
         every = self._runs.scenario({}, *(row.workload for row in self._rows))
         self._server = Server(tables, every, self._rows)
         self._healthy = log_ratios(self._rows, map(_figures, self._predicted))
-        columns = [(result, row, c) for result, row in zip(self._predicted, self._rows, strict=True)
-                   for c in row.figures]  # fmt: skip
+        columns = [(result, i, c) for i, result in enumerate(self._predicted)
+                   for c in self._rows[i].figures]  # fmt: skip
         self._scale = ErrorScale(
             np.array([_deviation(r.certainty.figures[c].around(1.0), ratio)
                       for (r, _, c), ratio in zip(columns, self._healthy, strict=True)]),
             np.array([LEAST_NOISE if c == "iops" else TAIL_NOISE for _, _, c in columns]),
             tuple(c for _, _, c in columns),
-            tuple(row.workload["read"] > 0 for _, row, _ in columns),
+            tuple(i for _, i, _ in columns),
         )  # fmt: skip
         places = itertools.accumulate((len(row.figures) for row in self._rows), initial=0)
         self._places = [slice(a, b) for a, b in itertools.pairwise(places)]

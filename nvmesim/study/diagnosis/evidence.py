@@ -41,11 +41,12 @@ LEAST_NOISE: Final = 0.02
 """Relative standard error of a measured rate at least: repeats of one run differ by so much."""
 TAIL_NOISE: Final = 0.08
 """The same of a measured p99."""
-SHARED: Final = 0.8
-"""Share of the variance of a prediction's error that all rows of one server have in common that
-read, or write (assumed; most of it is one drive profile and one stack)."""
-SHARED_BY_ALL: Final = 0.4
-"""The same of a row that reads and one that writes."""
+SHARED: Final = 0.35
+"""Correlation of the errors of two rows of one server. Rates of published sets (held_out_error.csv,
+120 sets, each as heavy): 0.43 where both read or both write and the same sets their rate, 0.31
+where something else does, 0.25 of a row that reads and one that writes; p99: 0.5."""
+OPPOSED: Final = -0.5
+"""The same of a row's rate and its p99 (58 sets of both tables): who is slower waits longer."""
 FREEDOM: Final = 5.0
 """Degrees of freedom of the t-distribution: what a mistake does is known roughly."""
 FREEDOM_AS_IS: Final = 30.0
@@ -248,8 +249,8 @@ class ErrorScale:
     """float64[n]: of the measurement."""
     figure: tuple[str, ...]
     """Name of each."""
-    reads: tuple[bool, ...]
-    """True if its row reads."""
+    row: tuple[int, ...]
+    """Number of its row."""
 
     def where_it_counts(self, counts: Floats) -> ErrorScale:
         """Return the scale of a prediction that follows drives and CPUs by *counts* of what it did.
@@ -264,8 +265,8 @@ class ErrorScale:
     def covariance(self, width: float = 1.0, *, unknown: bool = False) -> Floats:
         """float64[n, n]; *unknown* adds what a mistake that is not in the list may do."""
         same = np.equal.outer(self.figure, self.figure)
-        shared = np.where(np.equal.outer(self.reads, self.reads), SHARED, SHARED_BY_ALL) * same
-        np.fill_diagonal(shared, 1.0)
+        shared = np.where(np.equal.outer(self.row, self.row), 1.0, SHARED)
+        shared = shared * np.where(same, 1.0, OPPOSED)
         model = width * self.model
         out: Floats = np.outer(model, model) * shared + np.diag(self.noise**2)
         if unknown:
@@ -278,7 +279,7 @@ def log_likelihood(
 ) -> float:
     """Return the log density of *ratios* (float64[n]; NaN is left out) under one explanation.
 
-    >>> scale = ErrorScale(np.array([0.1]), np.array([0.01]), ("iops",), (True,))
+    >>> scale = ErrorScale(np.array([0.1]), np.array([0.01]), ("iops",), (0,))
     >>> near, far = (log_likelihood(np.array([x]), scale) for x in (0.0, 0.5))
     >>> near > far
     True
@@ -311,7 +312,7 @@ def log_mean(logs: Sequence[float]) -> float:
 def misfit(ratios: Floats, scale: ErrorScale) -> float:
     """Return the mean square of *ratios* in standard deviations: about 1 for what holds.
 
-    >>> scale = ErrorScale(np.array([0.1]), np.array([0.0]), ("iops",), (True,))
+    >>> scale = ErrorScale(np.array([0.1]), np.array([0.0]), ("iops",), (0,))
     >>> round(misfit(np.array([0.2]), scale), 6)
     4.0
     """

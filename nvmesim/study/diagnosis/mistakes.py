@@ -81,11 +81,8 @@ def _listed(table: Mapping[str, Any]) -> Variants:
     forms = [Variant(f["name"], f["set"], table.get("family", "")) for f in table["forms"]]
 
     def variants(server: Server) -> list[Variant]:
-        costs = [server.resolved.stack.filesystems, server.resolved.stack.guests]
-        applies = (
-            all(getattr(server, name) for name in table.get("where", ()))
-            and all(server.has_several(key) for key in table.get("several", ()))
-            and all(any(name in cost for cost in costs) for name in table.get("costs", ()))
+        applies = all(getattr(server, name) for name in table.get("where", ())) and all(
+            server.has_several(key) for key in table.get("several", ())
         )
         return forms if applies else []
 
