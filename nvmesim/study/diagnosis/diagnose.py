@@ -25,7 +25,7 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.diagnosis.evidence import (
-    FREEDOM_AS_IS,
+    AS_IS,
     LEAST_NOISE,
     TAIL_NOISE,
     Change,
@@ -387,7 +387,7 @@ class _Search:
     def _weighed(self, found: Sequence[Trial], hopeless: Sequence[Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
-            "healthy": [log_likelihood(self._healthy, self._scale, freedom=FREEDOM_AS_IS)],
+            "healthy": [log_likelihood(self._healthy, self._scale, doubt=AS_IS)],
             "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
         weights = {m.code: m.weight for m in MISTAKES} | self._server.weights

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -41,17 +41,26 @@ LEAST_NOISE: Final = 0.02
 """Relative standard error of a measured rate at least: repeats of one run differ by so much."""
 TAIL_NOISE: Final = 0.08
 """The same of a measured p99."""
-SHARED: Final = 0.35
-"""Correlation of the errors of two rows of one server. Rates of published sets (held_out_error.csv,
-120 sets, each as heavy): 0.43 where both read or both write and the same sets their rate, 0.31
-where something else does, 0.25 of a row that reads and one that writes; p99: 0.5."""
 OPPOSED: Final = -0.5
-"""The same of a row's rate and its p99 (58 sets of both tables): who is slower waits longer."""
-FREEDOM: Final = 5.0
-"""Degrees of freedom of the t-distribution: what a mistake does is known roughly."""
-FREEDOM_AS_IS: Final = 30.0
-"""The same of the server as it is: of 150 counted rows of the published sets none lies beyond 2.8
-standard deviations of its interval."""
+"""Correlation of the errors of a row's rate and its p99 (58 published sets, each as heavy): who is
+slower waits longer."""
+
+
+class Doubt(NamedTuple):
+    """How the errors of one server's rows are spread."""
+
+    freedom: float
+    """Degrees of freedom of their t-distribution."""
+    shared: float
+    """Correlation of those of two rows."""
+
+
+AS_IS: Final = Doubt(30.0, 0.35)
+"""Of the server as it is: of 150 counted rows of the published sets none lies beyond 2.8 standard
+deviations of its interval; rates of 120 of them (held_out_error.csv) correlate by 0.43 where both
+read or both write and the same sets them, by 0.31 where something else does, by 0.25 across."""
+CHANGED: Final = Doubt(5.0, 0.8)
+"""Of one with a mistake: what that does is known roughly, but alike for all rows (assumed)."""
 SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
 """Engines of fio on which a depth has no effect. Source: fio documentation, iodepth."""
 RULED: Final = 0.08
@@ -262,20 +271,20 @@ class ErrorScale:
         tails = np.maximum(self.model, SLICED * (1 - counts))
         return replace(self, model=np.where(np.equal(self.figure, "iops"), rates, tails))
 
-    def covariance(self, width: float = 1.0, *, unknown: bool = False) -> Floats:
+    def covariance(self, shared: float, width: float = 1.0, *, unknown: bool = False) -> Floats:
         """float64[n, n]; *unknown* adds what a mistake that is not in the list may do."""
         same = np.equal.outer(self.figure, self.figure)
-        shared = np.where(np.equal.outer(self.row, self.row), 1.0, SHARED)
-        shared = shared * np.where(same, 1.0, OPPOSED)
+        rows = np.where(np.equal.outer(self.row, self.row), 1.0, shared)
         model = width * self.model
-        out: Floats = np.outer(model, model) * shared + np.diag(self.noise**2)
+        out: Floats = np.outer(model, model) * rows * np.where(same, 1.0, OPPOSED)
+        out = out + np.diag(self.noise**2)
         if unknown:
             out = out + UNKNOWN**2 * same + np.diag(np.full(len(self.noise), UNKNOWN_ROWS**2))
         return out
 
 
 def log_likelihood(
-    ratios: Floats, scale: ErrorScale, *, unknown: bool = False, freedom: float = FREEDOM
+    ratios: Floats, scale: ErrorScale, *, unknown: bool = False, doubt: Doubt = CHANGED
 ) -> float:
     """Return the log density of *ratios* (float64[n]; NaN is left out) under one explanation.
 
@@ -285,12 +294,12 @@ def log_likelihood(
     True
     """
     known = np.isfinite(ratios)
-    n = int(known.sum())
+    n, freedom = int(known.sum()), doubt.freedom
     constant = math.lgamma((freedom + n) / 2) - math.lgamma(freedom / 2)
     constant -= 0.5 * n * math.log(freedom * math.pi)
     scores = []
     for width in WIDTHS:
-        covariance = scale.covariance(width, unknown=unknown)[np.ix_(known, known)]
+        covariance = scale.covariance(doubt.shared, width, unknown=unknown)[np.ix_(known, known)]
         sign, log_det = np.linalg.slogdet(covariance)
         assert sign > 0
         square = float(ratios[known] @ np.linalg.solve(covariance, ratios[known]))
@@ -317,7 +326,7 @@ def misfit(ratios: Floats, scale: ErrorScale) -> float:
     4.0
     """
     known = np.isfinite(ratios)
-    covariance = scale.covariance()[np.ix_(known, known)]
+    covariance = scale.covariance(CHANGED.shared)[np.ix_(known, known)]
     values = ratios[known]
     return float(values @ np.linalg.solve(covariance, values)) / max(1, len(values))
 
