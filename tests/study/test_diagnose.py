@@ -304,13 +304,15 @@ def test_a_flush_takes_as_long_as_any_of_such_drives():
     assert len(forms("flushes", server)) == 2, "with capacitors nothing is flushed"
 
 
-def test_memory_that_stays_mapped_is_not_unmapped():
+def test_spdk_unmaps_no_memory_and_knows_its_network():
     tables = {**tomllib.loads(SERVER), "server": {"stack": "spdk"}}
     tables["server"]["sockets"] = [{"cpu": "epyc-7313"}]
     _, (reads, _), server = server_of()
     of_spdk = replace(server, resolved=ShortRuns(tables, ".").scenario({}, reads))
     assert forms("iommu", server)
     assert not forms("iommu", of_spdk)
+    assert forms("network", server)
+    assert not forms("network", of_spdk), "it names the transport"
 
 
 def test_a_tail_is_unsure_where_a_limit_rules():
