@@ -17,7 +17,13 @@ from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
 from nvmesim.show.page import html
 from nvmesim.show.views.measured import diagnosis_blocks
-from nvmesim.study.diagnosis.diagnose import ComparedRow, Diagnosis, Explanation, NextMeasurement
+from nvmesim.study.diagnosis.diagnose import (
+    WAITS,
+    ComparedRow,
+    Diagnosis,
+    Explanation,
+    NextMeasurement,
+)
 from nvmesim.study.diagnosis.evidence import (
     RULED,
     SLICED,
@@ -222,15 +228,18 @@ def test_a_depth_had_effect_where_an_asynchronous_engine_went_by_the_page_cache(
 
 
 def test_jobs_that_were_busy_did_not_wait_for_a_drive(tmp_path):
-    """A hot drive leaves CPUs idle."""
+    """A hot drive leaves CPUs idle, slow CPUs are busy."""
+    odds = {}
     for pct in (390, 40):
         path = tmp_path / f"{pct}.csv"
         path.write_text("op,block_size,jobs,iodepth,drives,iops,direct,cpu_pct\n"
                         f"randread,4 KiB,4,32,4,250000,1,{pct}\n")  # fmt: skip
         ((row,), _) = rows_of(ns.read_captures([path]))
         assert (row.spent_s is None) == (pct == 40)
-        found = found_codes(ns.diagnose(tomllib.loads(SERVER), [path], workers=1))
-        assert ("hot" in found) == (pct == 40)
+        found = ns.diagnose(tomllib.loads(SERVER), [path], workers=1).explanations
+        chances = {e.code: e.probability for e in found}
+        odds[pct] = chances["hot"] / chances["power"]
+    assert odds[390] == pytest.approx(WAITS * odds[40])
 
 
 def test_jobs_that_spin_at_a_lock_are_explained_by_locks():

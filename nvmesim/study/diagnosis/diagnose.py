@@ -387,7 +387,7 @@ class _Search:
     def _weighed(self, found: Sequence[Trial], hopeless: Sequence[Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         likelihoods = {
-            "healthy": [log_likelihood(self._healthy, self._scale, doubt=AS_IS)],
+            "healthy": [log_likelihood(self._healthy, self._scale, shared=AS_IS)],
             "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
         }
         weights = {m.code: m.weight for m in MISTAKES} | self._server.weights

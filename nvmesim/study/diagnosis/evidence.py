@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -41,26 +41,15 @@ LEAST_NOISE: Final = 0.02
 """Relative standard error of a measured rate at least: repeats of one run differ by so much."""
 TAIL_NOISE: Final = 0.08
 """The same of a measured p99."""
+AS_IS: Final = 0.3
+"""Correlation of the errors of two rows of a server as it is: of 434 published sets 0.2 to 0.35
+makes both tables of the model's errors likeliest (one vote a source)."""
+CHANGED: Final = 0.8
+"""The same of one with a mistake, whose numbers all rows share (assumed)."""
 OPPOSED: Final = -0.5
-"""Correlation of the errors of a row's rate and its p99 (58 published sets, each as heavy): who is
-slower waits longer."""
-
-
-class Doubt(NamedTuple):
-    """How the errors of one server's rows are spread."""
-
-    freedom: float
-    """Degrees of freedom of their t-distribution."""
-    shared: float
-    """Correlation of those of two rows."""
-
-
-AS_IS: Final = Doubt(30.0, 0.35)
-"""Of the server as it is: of 150 counted rows of the published sets none lies beyond 2.8 standard
-deviations of its interval; rates of 120 of them (held_out_error.csv) correlate by 0.43 where both
-read or both write and the same sets them, by 0.31 where something else does, by 0.25 across."""
-CHANGED: Final = Doubt(5.0, 0.8)
-"""Of one with a mistake: what that does is known roughly, but alike for all rows (assumed)."""
+"""The same of a row's rate and its p99 (58 of these sets): who is slower waits longer."""
+FREEDOM: Final = 5.0
+"""Degrees of freedom of the t-distribution; of the same sets 5 are likelier than 30."""
 SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
 """Engines of fio on which a depth has no effect. Source: fio documentation, iodepth."""
 RULED: Final = 0.08
@@ -76,9 +65,9 @@ PLACE: Final = ("socket", "buffers", "interrupts", "filesystem", "guest", "offse
 SECTOR: Final = 512
 ARRAYS: Final = ("md", "dm-", "9,", "252,", "253,")
 """How names of arrays begin, or major and minor number of theirs (Linux, devices.txt)."""
-WIDTHS: Final = (0.125, 0.25, 0.5, 1.0, 1.5)
-"""The prediction's error on this server over what its interval says, each as likely: the interval
-holds 95 % of what others measured, and many servers were predicted to a few percent."""
+WIDTHS: Final = {0.125: 0.15, 0.25: 0.05, 0.5: 0.2, 1.0: 0.5, 1.5: 0.1}
+"""The prediction's error on this server over what its interval says, and how likely each is: as 434
+published sets tell by this likelihood (both tables of the model's errors; one vote a source)."""
 UNKNOWN: Final = math.log(10.0)
 """Standard deviation of the logarithm of what an unknown mistake does: seven that the list lacked
 cost public threads factors of 1.5 to 62, 14 in the root mean square of the logarithm."""
@@ -284,7 +273,7 @@ class ErrorScale:
 
 
 def log_likelihood(
-    ratios: Floats, scale: ErrorScale, *, unknown: bool = False, doubt: Doubt = CHANGED
+    ratios: Floats, scale: ErrorScale, *, unknown: bool = False, shared: float = CHANGED
 ) -> float:
     """Return the log density of *ratios* (float64[n]; NaN is left out) under one explanation.
 
@@ -294,17 +283,17 @@ def log_likelihood(
     True
     """
     known = np.isfinite(ratios)
-    n, freedom = int(known.sum()), doubt.freedom
-    constant = math.lgamma((freedom + n) / 2) - math.lgamma(freedom / 2)
-    constant -= 0.5 * n * math.log(freedom * math.pi)
+    n = int(known.sum())
+    constant = math.lgamma((FREEDOM + n) / 2) - math.lgamma(FREEDOM / 2)
+    constant -= 0.5 * n * math.log(FREEDOM * math.pi)
     scores = []
-    for width in WIDTHS:
-        covariance = scale.covariance(doubt.shared, width, unknown=unknown)[np.ix_(known, known)]
+    for width, share in WIDTHS.items():
+        covariance = scale.covariance(shared, width, unknown=unknown)[np.ix_(known, known)]
         sign, log_det = np.linalg.slogdet(covariance)
         assert sign > 0
         square = float(ratios[known] @ np.linalg.solve(covariance, ratios[known]))
-        tail = (freedom + n) * math.log1p(square / freedom)
-        scores.append(constant - 0.5 * (float(log_det) + tail))
+        tail = (FREEDOM + n) * math.log1p(square / FREEDOM)
+        scores.append(constant - 0.5 * (float(log_det) + tail) + math.log(share * len(WIDTHS)))
     return log_mean(scores)
 
 
@@ -326,7 +315,7 @@ def misfit(ratios: Floats, scale: ErrorScale) -> float:
     4.0
     """
     known = np.isfinite(ratios)
-    covariance = scale.covariance(CHANGED.shared)[np.ix_(known, known)]
+    covariance = scale.covariance(CHANGED)[np.ix_(known, known)]
     values = ratios[known]
     return float(values @ np.linalg.solve(covariance, values)) / max(1, len(values))
 
