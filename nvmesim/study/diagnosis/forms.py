@@ -44,10 +44,9 @@ ENDS: Final = ("low", "value", "high")
 SLOW_GUESTS_US: Final = ((24.0, 150), (220.0, 0))
 """us of an I/O thread for each request, and to wake up for one that is alone, where it is slower
 than where costs come from: a Windows guest does 42k/s, 4.8k one after the other (virtio-win issue
-428), another 4.5k as it waits for each (firecracker issue 1529), and file systems that a host
-shares 3.6k and 2.6k (kata-containers runtime issue 2138, issue 4149)."""
+428), and another 4.5k as it waits for each (firecracker issue 1529)."""
 RARE_GUEST: Final = 0.3
-"""How usual they are: four of ten public threads on guests."""
+"""How usual they are: two of eight public threads on guests."""
 ONE_DRIVE: Final = {"raid": "raid0", "engine": "none", "chunk": "1 MiB"}
 LIMITED: Final = (1.5, 0.5)
 """How usual limits of requests are, and of bytes: three of four public threads have the first."""
@@ -67,7 +66,6 @@ VMD_CYCLES: Final = 13_600.0
 its interrupts passed on otherwise (see "vmd")."""
 PAGES_OF_KERNEL_NS: Final = (5.63 - 1.82) * 1000 / 256
 """ns a KiB that one kernel took longer than another to submit a large request (see "kernel")."""
-
 NETWORKS: Final = (
     (700, "290 MB/s"), (700, "117 MB/s"), (4000, "117 MB/s"),
     (4000, "290 MB/s"), (20_000, "290 MB/s"), (20_000, "117 MB/s"),
