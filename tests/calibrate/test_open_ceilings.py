@@ -372,3 +372,17 @@ def test_small_and_large_streams_wait_for_times_of_their_own():
     assert fit.profile.read.stream.value < 20e6 < 80e6 < fit.profile.read.stream_large.value
     for op, size, jobs, depth, iops in rows[2:]:
         assert predicted(op, size, jobs, depth) == pytest.approx(iops, rel=0.1)
+
+
+def test_cpu_figures_of_flushed_rows_are_not_of_the_stack():
+    """C, dell32: a plain write takes 12 us of CPU; what a flushed one takes holds its journal."""
+    host = "linux-libaio,pcie4 x4,3 GHz"
+    plain = [
+        replace(row("randwrite", 16 * K, *r), cpu_s=12e-6) for r in ((1, 1, 43.4e3), (4, 1, 163e3))
+    ]
+    synced = replace(row("randwrite", 16 * K, 1, 1, 1.1e3), sync="fsync", cpu_s=27e-6)
+    alone, beside = (
+        fit_drive(rows, captured_on=host).profile.captured.stack_cycles
+        for rows in (plain, [*plain, synced])
+    )
+    assert beside == pytest.approx(alone, rel=1e-6)

@@ -221,7 +221,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
             f"{1e6 * shown.jobs / shown.iops:.3g} us of one"
         )
         return _scaled(host, factor, found, notes)
-    small = [p for p in rows if p.cpu_s and p.block_size < LARGE and p.raid == ""]
+    small = [p for p in rows if p.cpu_s and p.block_size < LARGE and not (p.raid or p.sync)]
     known = [(p.cpu_s or 0.0) * hz / thread_cycles(stack, p) for p in small]
     own = stack.submit.value + stack.complete.value
     top = max(rows, key=lambda p: p.iops / p.jobs, default=None)
