@@ -9,7 +9,6 @@ that draws from its capture.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,25 +40,20 @@ KEPT_BUSY = 0.7
 """Least share of the time that dies program at the controller's ceiling of writes. Assumed."""
 
 
-@dataclass(frozen=True)
-class HostShare:
-    """Host time that a drive's constant parts still hold, to be taken out."""
-
-    read_ps: int = 0
-    write_ps: int = 0
-
-
 class DriveModel:
-    """The stations of one drive, and its programs for any command."""
+    """The stations of one drive, and its programs for any command.
+
+    *host_ps*: host time that the drive's constant parts still hold, to be taken out.
+    """
 
     def __init__(
-        self, b: Builder, drive: Drive, *, writes: bool, mixed: bool, tags: bool, host: HostShare,
+        self, b: Builder, drive: Drive, *, writes: bool, mixed: bool, tags: bool, host_ps: int,
         syncs: bool = False,
     ):  # fmt: skip
         self._b = b
         self._syncs = syncs
         self._drive = drive
-        self._host = host
+        self._host_ps = host_ps
         self.profile: DriveProfile = drive.profile
         self._units: dict[int, int] = {}
         self._spread = self._tags = self._flushes = self._write_data = -1
@@ -192,12 +186,11 @@ class DriveModel:
     def _acknowledgement(self, turn_ps: int) -> int:
         """Row of what a write takes beside the controller, which holds it *turn_ps* longer."""
         p = self.profile.write
-        mean = max(1.0, p.base.value - self._host.write_ps - turn_ps)
+        mean = max(1.0, p.base.value - self._host_ps - turn_ps)
         return self._b.dist(gamma_table(mean, p.base_cv.value))
 
     def _in_rounds(self, write: bool, n_bytes: int) -> list[Row]:
-        held = self._host.write_ps if write else self._host.read_ps
-        return [self._rounds.row(write, n_bytes, held, self._drive.delay_ps, SLOT_DIE)]
+        return [self._rounds.row(write, n_bytes, self._host_ps, self._drive.delay_ps, SLOT_DIE)]
 
     def _add_empirical(self) -> None:
         """A delay station per operation that draws runs of the capture's own samples."""
@@ -205,8 +198,7 @@ class DriveModel:
         assert table is not None
         for write, samples in ((False, table.read_us), (True, table.write_us)):
             if samples:
-                host = self._host.write_ps if write else self._host.read_ps
-                ticks = np.maximum(1, np.round(np.asarray(samples) * 1e6) - host)
+                ticks = np.maximum(1, np.round(np.asarray(samples) * 1e6) - self._host_ps)
                 name = f"{drive.name} {'write' if write else 'read'}"
                 station = b.station(name, Kind.DELAY)
                 row = b.add_series(ints(ticks.astype(np.int64)), min(table.block, len(samples)))
@@ -279,15 +271,14 @@ class DriveModel:
         p = self.profile
         is_ahead = self._sequential and p.read.ahead
         base = p.read.stream_ps(0 if p.sorts else n_bytes) if is_ahead else p.read.base.value
-        waits = max(0, round(base) - self._host.read_ps) + self._drive.delay_ps
+        waits = max(0, round(base) - self._host_ps) + self._drive.delay_ps
         unit = round(p.read.unit.value)
         more = round(p.physical_sector.value) - SECTOR if misaligned else 0
         n = min(MAX_CHILDREN, math.ceil((n_bytes + more) / unit))
         is_buffered = p.read.unmapped or is_ahead
         turn = self._turn_ps(False, 0 if is_buffered else n)
-        if is_ahead and p.read.stream_commands is not None:
-            longer = PS_PER_S / p.read.stream_commands.value - self._command_ps(False)
-            turn = max(turn, round(longer))
+        if is_ahead and (most := p.read.stream_commands) is not None:
+            turn = max(turn, round(PS_PER_S / most.value - self._command_ps(False)))
         first = [self._command_row(False, max(0, waits - turn), turn)]
         if is_buffered:
             return [*first, *self._out(n_bytes)]
@@ -347,9 +338,9 @@ class DriveModel:
 
     def _found(self) -> list[Row]:
         """The program that a read may find, where collection keeps those apart from the dies."""
-        count = self._n_programs
-        visit = op(Op.VISIT_BANK, self._programs_at, -1, 1, count, slot=SLOT_PROGRAM)
-        return [visit] if count else []
+        if not self._n_programs:
+            return []
+        return [op(Op.VISIT_BANK, self._programs_at, -1, 1, self._n_programs, slot=SLOT_PROGRAM)]
 
     def _data_engines(self) -> tuple[int, int]:
         """First station of the data engines, and how many there are."""
@@ -411,10 +402,9 @@ class DriveModel:
         if n_bytes % sector and not misaligned:
             ends = self._unit(4096, SLOT_RMW_DIE)
         if self._drain >= 0:
-            return [*arrived, *ends, *self._drained(self._programs(n_bytes + more)), acknowledged]
+            return [*arrived, *ends, *self._drained(n), acknowledged]
         part = min(slots, MAX_CHILDREN, max(1, slots // PARTS, n // MOST_PARTS))
-        rows: list[Row] = [*arrived, *ends]
-        programs: list[Row] = []
+        rows, programs = [*arrived, *ends], list[Row]()
         for first in range(0, n, part):
             each = min(part, n - first)
             rows += [*programs, op(Op.ACQUIRE, self._buffer, each)]
@@ -428,8 +418,7 @@ class DriveModel:
             part = min(slots, n - first)
             rows += [op(Op.ACQUIRE, self._buffer, part), op(Op.DESTAGE, self._drain, part, d=1)]
         if n and self._n_programs:
-            each = min(n, MAX_CHILDREN)
-            rows.append(op(Op.DESTAGE, self._programs_at, each, d=self._n_programs))
+            rows += [op(Op.DESTAGE, self._programs_at, min(n, MAX_CHILDREN), d=self._n_programs)]
         if self._queue >= 0 and rows:
             return [op(Op.ACQUIRE, self._queue, 1), *rows, op(Op.RELEASE, self._queue, 1)]
         return rows
@@ -469,7 +458,7 @@ class DriveModel:
         if p.volatile and not p.through and p.flush_serial is None:
             slots = self._b.stations[self._buffer].servers
             rows += [op(Op.ACQUIRE, self._buffer, slots), op(Op.RELEASE, self._buffer, slots)]
-        ends = [const(self._ack, round(time) - self._host.write_ps)]
+        ends = [const(self._ack, round(time) - self._host_ps)]
         return [*rows, *(self._written_out() if self._flushes >= 0 else ends)]
 
     def _written_out(self) -> list[Row]:
@@ -477,7 +466,7 @@ class DriveModel:
         p = self.profile.write
         whole = p.flush.value if p.flush is not None else 0.0
         alone = whole if p.flush_serial is None else min(whole, p.flush_serial.value)
-        rest = round(whole - alone) - self._host.write_ps
+        rest = round(whole - alone) - self._host_ps
         return [const(self._flushes, round(alone)), const(self._ack, rest)]
 
     def _programs(self, n_bytes: int) -> int:
@@ -507,5 +496,5 @@ class DriveModel:
         if self._flushes >= 0:
             ends = self._written_out()
         elif p.volatile and p.flush is not None:
-            ends = [const(self._ack, max(1, round(p.flush.value) - self._host.write_ps))]
+            ends = [const(self._ack, max(1, round(p.flush.value) - self._host_ps))]
         return [*served, *ends]

@@ -16,7 +16,7 @@ import numpy as np
 from nvmesim.errors import LimitError
 from nvmesim.model.background import BackgroundGroup, destage_group, rebuild_group
 from nvmesim.model.commands import Commands, DriveTarget, Planned
-from nvmesim.model.drive import DriveModel, HostShare
+from nvmesim.model.drive import DriveModel
 from nvmesim.model.host import (
     Distance,
     Host,
@@ -143,7 +143,7 @@ class _Lowering:
         wanted = in_flight * self._fan_out()
         return {
             drive.index: DriveModel(
-                self.b, drive, writes=writes, host=self._host_share(drive.index),
+                self.b, drive, writes=writes, host_ps=self._host_share(drive.index),
                 mixed=writes and any(g.read > 0 or g.trace is not None for g in groups),
                 tags=opened or wanted > drive.profile.tags.value,
                 syncs=any(g.sync_every or g.write_through for g in groups),
@@ -161,20 +161,19 @@ class _Lowering:
         # md sends rows of 4 KiB, which may not merge
         return 2 + max(sizes) // (4096 if any(rows) else min(chunks))
 
-    def _host_share(self, drive: int) -> HostShare:
-        """Host time that a profile with host_included already holds.
+    def _host_share(self, drive: int) -> int:
+        """Host time that a profile with host_included already holds, ps.
 
         The scenario's stack then adds only what exceeds it.
         """
         where = self.scenario.drives[drive]
         if not where.profile.host_included or not self.scenario.workload:
-            return HostShare()
+            return 0
         group = self.scenario.workload[0]
         cycles = request_cycles(self.scenario.stack, group, 4096)
         own = self.host.ps(cycles.alone, where.socket) + round(self.scenario.stack.latency.value)
         held = where.profile.host_submit
-        share = own if held is None else min(own, round(held.value))
-        return HostShare(share, share)
+        return own if held is None else min(own, round(held.value))
 
     # -- groups ---------------------------------------------------------------------------------
 
