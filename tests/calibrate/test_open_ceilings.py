@@ -362,6 +362,8 @@ def test_small_streams_may_do_less_than_random_reads():
     assert fit.profile.read.stream_commands.basis == "fitted"
     for op, size, jobs, depth, iops in rows:
         assert predicted(op, size, jobs, depth) == pytest.approx(iops, rel=0.1)
+    shallow = [*rows[:2], ("read", 4 * K, 1, 1, 18e3)]  # slower, but it has no other to wait for
+    assert fitted("linux-io_uring,pcie4 x4", shallow)[0].profile.read.stream_commands is None
 
 
 def test_small_and_large_streams_wait_for_times_of_their_own():

@@ -84,9 +84,11 @@ def with_slower_streams(
 ) -> DriveProfile:
     """*profile* with the most small sequential reads/s of *points*, if random ones were faster.
 
-    *alone*: random reads. With as many in flight, or fewer, one of them did more.
+    *alone*: random reads. With as many in flight, or fewer, one of them did more. A row of few
+    requests tells how long one takes, and no ceiling.
     """
-    small = [p for p in points if p.block_size <= SMALL]
+    deep = [p for p in points if laws.in_flight(p) > laws.SHALLOW * p.targets]
+    small = [p for p in deep if p.block_size <= SMALL]
     top = max(small, key=lambda p: p.iops / p.targets, default=None)
     if top is None or not any(
         q.block_size == top.block_size
