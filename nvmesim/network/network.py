@@ -81,6 +81,11 @@ class Kind(IntEnum):
     to come leads (`Op.JOIN`); those who wait when it closes (`Op.CLOSE`) are members and go on with
     it when it leaves (`Op.LEAVE`). Of those who came later the first leads next."""
 
+    UNORDERED = 9
+    """One server that takes those who wait in no order. The distribution of a visit is of this: who
+    waits does so as long as in order of arrival, times a draw in units of `SCALE_ONE`. Its mean is
+    1, so that the server is as busy as in order."""
+
 
 class Op(IntEnum):
     """Operations of a program: the columns a, b, c, d, e mean what is said here.

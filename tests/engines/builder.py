@@ -172,6 +172,9 @@ class NetworkBuilder:
     def sleeper(self, wake_ps: int = 0, half_ps: int = 0, name: str = "") -> int:
         return self.station(Kind.SLEEPER, 1, name, own=WakeUp(wake_ps, half_ps))
 
+    def unordered(self, name: str = "") -> int:
+        return self.station(Kind.UNORDERED, 1, name)
+
     def dies(
         self, n: int, program: int, gate: int = -1, suspend_ps: int = -1, gc: int = -1,
         backlogs: Sequence[int] = (), batches: tuple[int, int, int] = (0, -1, -1),

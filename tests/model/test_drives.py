@@ -16,9 +16,13 @@ from held_cases import find_cases
 from held_out import _predicted, _profile, planned
 from scipy.special import gammainc, gammaincinv
 
+from nvmesim.calibrate.bench import measure, parse_host
+from nvmesim.calibrate.evidence import with_numbers
+from nvmesim.calibrate.points import Point
+from nvmesim.catalog.load import get
 from nvmesim.errors import ScenarioError
 from nvmesim.measure.groups import GroupStats
-from nvmesim.model.drive import PAGE_PS
+from nvmesim.model.drive import ORDER_CV, PAGE_PS
 from nvmesim.model.lower import lower
 from nvmesim.network.distributions import (
     Stop,
@@ -149,6 +153,17 @@ def test_a_volatile_drive_flushes_one_at_a_time(tmp_path: Path, jobs: int, per_s
     found = run(tmp_path, jobs, fdatasync=1)
     assert found.sync is not None
     assert found.sync.per_s == pytest.approx(per_s, rel=0.17 if jobs in (2, 4) else 0.03)
+
+
+def test_a_full_controller_takes_reads_in_no_order() -> None:
+    """They wait as long on average as in order; p99 is that of waits that vary by `ORDER_CV`."""
+    drive = with_numbers(get("drive", "micron-7450-pro-3.84tb"), {"commands": 200e3, "dies": 512})
+    row = Point("", 1.0, True, 4096, 4, 200, 200e3, None)
+    found = measure(drive, parse_host("linux-io_uring,pcie4 x4").host, row, requests=200_000)
+    assert found.iops == pytest.approx(200e3, rel=0.005)
+    assert found.mean_s == pytest.approx(row.outstanding / 200e3, rel=0.03)
+    varies = gammaincinv(ORDER_CV**-2, 0.99) * ORDER_CV**2
+    assert found.percentiles_s[99.0] / found.mean_s == pytest.approx(varies, rel=0.05)
 
 
 def test_threads_share_the_commits_of_a_journal(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ POOL = 1  # several; a heap of the times they are free
 RING = 2  # several, and every service as long: the times they are free come in order
 SCALED = 3  # one or several, whose speed depends on how many are busy
 # Below ROUNDS a visit is served at once.
-DELAY, DIE, LIMIT, SLEEPER, ROUNDS, GATE, BATCHER, TURN = range(4, 12)
+DELAY, DIE, LIMIT, SLEEPER, UNORDERED, ROUNDS, GATE, BATCHER, TURN = range(4, 13)
 
 END, VISIT, VISIT_BANK, VISIT_LANE = (
     int(o) for o in (Op.END, Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE)

@@ -92,6 +92,7 @@ def serve(net, run, tokens, k, s, t):
     code = net.ops[pc, network.O_CODE]
     work = net.ops[pc, network.O_SERVICE]
     row = net.ops[pc, network.O_DIST]
+    kind = station[v, state.KIND]
     if code == state.VISIT_SERIES:
         work += sample(
             net.series,
@@ -102,7 +103,7 @@ def serve(net, run, tokens, k, s, t):
             row,
             s,
         )
-    elif row >= 0:
+    elif row >= 0 and kind != state.UNORDERED:
         work += quantile(
             net.dist, uint64(row), mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE] + 1)
         )
@@ -117,7 +118,6 @@ def serve(net, run, tokens, k, s, t):
         work += net.ops[pc, network.O_CHILD] * n
     work = max(1, work)
     service = work
-    kind = station[v, state.KIND]
     if kind == state.LINE:
         start = max(t, station[v, state.FREE_AT])
         station[v, state.FREE_AT] = start + service
@@ -161,6 +161,12 @@ def serve(net, run, tokens, k, s, t):
                 net.die[v, state.WAKE_HALF],
             )
         station[v, state.FREE_AT] = start + service
+    elif kind == state.UNORDERED:
+        start = max(t, station[v, state.FREE_AT])
+        station[v, state.FREE_AT] = start + service
+        if row >= 0:
+            bits = mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE] + 1)
+            start = t + scaled(start - t, quantile(net.dist, uint64(row), bits))
     else:
         tokens[u, state.WORK] = work
         tokens[u, state.ARRIVED] = t

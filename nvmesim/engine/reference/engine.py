@@ -429,6 +429,11 @@ class ReferenceEngine:
             return max(1, work + op.e * max(0, token.request.n_children - 1))
         return max(1, work + op.e * token.request.n_children)
 
+    def wait_factor(self, visit: Visit) -> int:
+        """Factor x `SCALE_ONE` of *visit*'s wait where nobody is served in order."""
+        op = visit.op
+        return self._draw(op.b, visit.token.key, op.purpose + 1) if op.b >= 0 else SCALE_ONE
+
     def _sample(self, series: int, station: Station) -> int:
         """Next sample of a station's block bootstrap of *series*."""
         net, first = self.net, int(self.net.series_ptr[series])

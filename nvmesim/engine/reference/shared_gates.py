@@ -14,6 +14,7 @@ from nvmesim.engine.reference.stations import (
     RoundsState,
     Sleeper,
     Station,
+    Unordered,
     World,
 )
 from nvmesim.engine.reference.tokens import Token, Visit
@@ -135,6 +136,7 @@ KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
     Kind.ROUNDS: RoundsState,
     Kind.LIMIT: Limit,
     Kind.SLEEPER: Sleeper,
+    Kind.UNORDERED: Unordered,
     Kind.TURN: Turn,
     Kind.BATCHER: Batcher,
 }

@@ -47,6 +47,10 @@ class World(Protocol):
         """Time of a station's *number*-th round, without its members'."""
         ...
 
+    def wait_factor(self, visit: Visit) -> int:
+        """Factor x `SCALE_ONE` of *visit*'s wait where nobody is served in order."""
+        ...
+
     def interrupt_ps(self, visit: Visit) -> int:
         """Time of the interrupt that *visit* raises now, 0 if one of its thread and target runs."""
         ...
@@ -432,6 +436,22 @@ class Limit(Station):
         self._full_at = max(self._full_at, start) + takes
         self.depart(visit, start, 1, takes)
         self.account.service_ps += takes - 1
+
+
+class Unordered(Station):
+    """One server that takes those who wait in no order (`Kind.UNORDERED`)."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self._free_at = 0
+
+    def dispatch(self, visit: Visit) -> None:
+        """Wait as long as in order, times a draw."""
+        service = max(1, visit.op.c)
+        in_order = max(self.now, self._free_at)
+        self._free_at = in_order + service
+        waits = (in_order - self.now) * self.world.wait_factor(visit) // SCALE_ONE
+        self.depart(visit, self.now + waits, service, service)
 
 
 class Sleeper(Station):
