@@ -25,7 +25,7 @@ from nvmesim.network.network import MAX_CHILDREN, SCALE_ONE, Kind, Op, StationKi
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
-SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM, SLOT_ORDER = range(5)
+SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM, SLOT_COMMAND, SLOT_DATA, SLOT_UP = range(7)
 SECTOR, UNIT = 512, 4096
 PAGE_PS = 700e6
 """Time of one program of flash, of all planes. Source: three bits a cell take 0.4 to 1.1 ms (data
@@ -40,9 +40,9 @@ KEPT_BUSY = 0.7
 """Least share of the time that dies program at the controller's ceiling of writes. Assumed."""
 
 ORDER_CV = 0.4
-"""Variation of a read's wait for the controller, which takes them in no order: 0 in order of
-arrival, 1 at random. Measured: where random reads fill a drive their p99 is 2.1 times their mean
-(median of 90 rows of 31 sources, `calibration/held-out`; of G02 3.7 to 4.6 with 256 in flight)."""
+"""Variation of waits for a drive's controller, and of small reads for its link: neither takes them
+in order (0; at random: 1). Measured: p99 of full drives is 2.1 times the mean; in order it is 1.0
+(90 rows of random reads of 31 sources, 55 of random writes of 13, `calibration/held-out`)."""
 
 
 class DriveModel:
@@ -79,7 +79,7 @@ class DriveModel:
                 "batch service", "drive", Kind.ROUNDS, own=batches(b, p.rounds), resource="rounds",
             ))  # fmt: skip
             return
-        self._command = self._named("commands", "drive", Kind.UNORDERED, resource="commands")
+        self._command = self._named("commands", "drive", resource="commands")
         self._order = b.dist(gamma_table(SCALE_ONE, ORDER_CV))
         self._takes_turns = mixed and p.takes_turns
         self._drain = self._programs_at = self._queue = -1
@@ -253,8 +253,13 @@ class DriveModel:
         return [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
 
     def _command_row(self, write: bool, delay_ps: int, extra_ps: int = 0) -> Row:
-        order, took = -1 if write else self._order, round(self._command_ps(write)) + extra_ps
-        return op(Op.VISIT, self._command, order, took, delay_ps, slot=SLOT_ORDER)
+        took = round(self._command_ps(write)) + extra_ps
+        if write and self._syncs:  # their threads come all at once; what was measured is in order
+            return const(self._command, took, delay_ps)
+        return self._unordered(self._command, took, SLOT_COMMAND, delay_ps)
+
+    def _unordered(self, station: int, took: int, slot: int, delay_ps: int = 0) -> Row:
+        return op(Op.VISIT_UNORDERED, station, self._order, took, delay_ps, slot=slot)
 
     def _command_ps(self, write: bool) -> float:
         p = self.profile
@@ -301,6 +306,9 @@ class DriveModel:
         if not self._drive.link.full_duplex:
             up += command_time_ps(self._drive.link, "read", n_bytes, "down")
         data = round(command_ps + n_bytes * PS_PER_S / self.profile.read_bandwidth.value)
+        if n_bytes <= AS_ONE:
+            data_row = self._unordered(self._read_data, max(1, data), SLOT_DATA)
+            return [data_row, self._unordered(self._up, up, SLOT_UP)]
         return self._streaming([const(self._read_data, data), const(self._up, up)], n_bytes)
 
     def _streaming(self, way: list[Row], n_bytes: int) -> list[Row]:

@@ -226,9 +226,9 @@ def _check_stations(net: Network) -> None:
     n_dists = len(net.dist)
     fifo = net.station_kind == Kind.FIFO
     _within(net.station_servers[fifo], 1, 1 << 20, "servers of FIFO")
-    kinds = (Kind.DIE, Kind.ROUNDS, Kind.SLEEPER, Kind.BATCHER, Kind.TURN, Kind.UNORDERED)
+    kinds = (Kind.DIE, Kind.ROUNDS, Kind.SLEEPER, Kind.BATCHER, Kind.TURN)
     one = bool((net.station_servers[np.isin(net.station_kind, kinds)] == 1).all())
-    _require(one, "a station of this kind has one server")
+    _require(one, "a die, rounds, a sleeper, a batcher or a turn have one server")
     for s in np.flatnonzero(net.station_scale >= 0):
         _require(net.station_kind[s] == Kind.FIFO, f"station {s} has a scale and is not FIFO")
         end = int(net.station_scale[s] + net.station_servers[s])
@@ -269,13 +269,14 @@ def _check_columns(net: Network) -> None:
         return np.isin(code, codes)
 
     drawn = of(Op.VISIT, Op.VISIT_CPU, Op.VISIT_BANK, Op.VISIT_LANE)
-    single, visits = of(Op.VISIT, Op.VISIT_SERIES), of(*VISITS)
+    single, visits = of(Op.VISIT, Op.VISIT_SERIES, Op.VISIT_UNORDERED), of(*VISITS)
     banks, slots = of(Op.VISIT_BANK, Op.VISIT_LANE, Op.DESTAGE), of(Op.ACQUIRE, Op.RELEASE)
     turns, threads = of(Op.JOIN, Op.CLOSE, Op.LEAVE), of(Op.ACQUIRE_THREAD)
     forks, splits, destages = of(Op.FORK), of(Op.SPLIT), of(Op.DESTAGE)
     for rows, column, low, high, what in (
         (drawn, b, -1, len(net.dist), "distribution of a visit"),
         (of(Op.VISIT_SERIES), b, 0, len(net.series_block), "series of a visit"),
+        (of(Op.VISIT_UNORDERED), b, 0, len(net.dist), "waits of a visit"),
         (visits, c, 0, _TIME, "service of a visit"),
         (visits, e, 0, many, "service of a visit per child"),
         (single, a, 0, n, "station of a visit"), (single, d, 0, _TIME, "delay behind a visit"),
@@ -295,11 +296,11 @@ def _check_columns(net: Network) -> None:
     # who is inside is counted to the end of the delay: it would slow the others down
     slowed = (d[single] > 0) & (net.station_scale[a[single]] >= 0)
     _require(not slowed.any(), "delay behind a scale")
-    unordered = kind[a[of(Op.VISIT_SERIES) | (visits & (e > 0) & ~of(Op.VISIT_CPU))]]
-    _require(not (unordered == Kind.UNORDERED).any(), "more than a constant without order")
+    gathered = kind[a[of(Op.VISIT_UNORDERED)]] == Kind.ROUNDS
+    _require(not gathered.any(), "a round takes in order")
     no_program = (kind != Kind.DIE) | (net.die_dist < 0)
     for rows, bad, what in (
-        (banks, np.isin(kind, (*GATES, Kind.UNORDERED)), "a bank of gates, or without order"),
+        (banks, np.isin(kind, GATES), "a gate is not a bank"),
         (destages, no_program, "not every station is a die with programs"),
     ):
         before = np.concatenate([[0], np.cumsum(bad)])

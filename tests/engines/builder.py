@@ -38,6 +38,10 @@ def visit(station: int, ps: int = 0, dist: int = -1, after: int = 0, per_child: 
     return op(Op.VISIT, station, dist, ps, after, per_child)
 
 
+def unordered(station: int, ps: int, dist: int, after: int = 0) -> Row:
+    return op(Op.VISIT_UNORDERED, station, dist, ps, after)
+
+
 def bank(first: int, n: int, ps: int = 0, dist: int = -1) -> Row:
     return op(Op.VISIT_BANK, first, dist, ps, n)
 
@@ -171,9 +175,6 @@ class NetworkBuilder:
 
     def sleeper(self, wake_ps: int = 0, half_ps: int = 0, name: str = "") -> int:
         return self.station(Kind.SLEEPER, 1, name, own=WakeUp(wake_ps, half_ps))
-
-    def unordered(self, name: str = "") -> int:
-        return self.station(Kind.UNORDERED, 1, name)
 
     def dies(
         self, n: int, program: int, gate: int = -1, suspend_ps: int = -1, gc: int = -1,

@@ -190,12 +190,10 @@ def test_only_who_finds_it_asleep_wakes_it(
     ("factor", "expected"),
     [(SCALE_ONE, [10, 20, 30, 40]), (SCALE_ONE // 2, [10, 15, 20, 37]), (0, [10, 10, 10, 34])],
 )
-def test_a_server_without_order_scatters_waits(
-    engine: Engines, factor: int, expected: list[int]
-) -> None:
+def test_waits_without_order_scatter(engine: Engines, factor: int, expected: list[int]) -> None:
     at = [0, 0, 0, 24]  # the last finds it at work until 30, whoever left before
     net = b.NetworkBuilder()
-    rows = [b.visit(net.unordered(), EACH, net.uniform(factor, factor))]
+    rows = [b.unordered(net.fifo(), EACH, net.uniform(factor, factor))]
     found, acc = ends(engine, replayed(net, at, rows))
     assert sorted(found) == expected
     assert acc[Acc.SERVICE] == acc[Acc.WORK] == EACH * len(at)

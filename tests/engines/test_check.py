@@ -99,7 +99,7 @@ def one_program(*rows: b.Row) -> b.NetworkBuilder:
         (b.visit(3, after=1), "delay behind a scale"),
         (b.visit(0, per_child=1 << 40), "service"),
         (b.bank(5, 2), "end of a bank.* is 7"),
-        (b.bank(0, 2), "a bank of gates"),
+        (b.bank(0, 2), "a gate is not a bank"),
         (b.lane(0, 0), "stations of a bank.* is 0"),
         (b.sample(0, 1), "series of a visit.* is 1"),
         (b.sample(0, -1), "series of a visit.* is -1"),

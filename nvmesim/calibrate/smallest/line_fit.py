@@ -211,8 +211,9 @@ def _parameters(
     found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
     is_read = points[0].read_fraction == 1
     usual, is_known = laws.unloaded_latency_s(points, read=is_read)
-    if not is_known and host.link.kind == "pcie" and kind != "batch":
-        # rows at depth do not tell a latency from a wait
+    depths = {p.outstanding / p.targets for p in points}
+    if not is_known and len(depths) == 1 and host.link.kind == "pcie" and kind != "batch":
+        # rows of one depth do not tell a latency from a wait
         sd, usual_ps = laws.LONE_DOUBT[is_read], 1e12 * usual
         found = [Parameter("latency", usual_ps, usual_ps / 20, 4 * lone, prior_sd=sd)]
     if len({p.block_size for p in points}) > 1:

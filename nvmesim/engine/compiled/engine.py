@@ -136,7 +136,6 @@ def _kinds(net: Network) -> Ints:
         (Kind.DELAY, state.DELAY), (Kind.GATE, state.GATE),
         (Kind.DIE, state.DIE), (Kind.ROUNDS, state.ROUNDS), (Kind.LIMIT, state.LIMIT),
         (Kind.SLEEPER, state.SLEEPER), (Kind.BATCHER, state.BATCHER), (Kind.TURN, state.TURN),
-        (Kind.UNORDERED, state.UNORDERED),
     ):  # fmt: skip
         kinds[net.station_kind == kind] = number
     several = (net.station_kind == Kind.FIFO) & (net.station_servers > 1)

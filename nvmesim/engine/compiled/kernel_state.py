@@ -24,13 +24,13 @@ POOL = 1  # several; a heap of the times they are free
 RING = 2  # several, and every service as long: the times they are free come in order
 SCALED = 3  # one or several, whose speed depends on how many are busy
 # Below ROUNDS a visit is served at once.
-DELAY, DIE, LIMIT, SLEEPER, UNORDERED, ROUNDS, GATE, BATCHER, TURN = range(4, 13)
+DELAY, DIE, LIMIT, SLEEPER, ROUNDS, GATE, BATCHER, TURN = range(4, 12)
 
 END, VISIT, VISIT_BANK, VISIT_LANE = (
     int(o) for o in (Op.END, Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE)
 )
-VISIT_CPU, VISIT_SERIES, ACQUIRE, RELEASE = (
-    int(o) for o in (Op.VISIT_CPU, Op.VISIT_SERIES, Op.ACQUIRE, Op.RELEASE)
+VISIT_CPU, VISIT_SERIES, VISIT_UNORDERED, ACQUIRE, RELEASE = (
+    int(o) for o in (Op.VISIT_CPU, Op.VISIT_SERIES, Op.VISIT_UNORDERED, Op.ACQUIRE, Op.RELEASE)
 )
 ACQUIRE_THREAD, RELEASE_THREAD, FORK, SPLIT = (
     int(o) for o in (Op.ACQUIRE_THREAD, Op.RELEASE_THREAD, Op.FORK, Op.SPLIT)

@@ -92,7 +92,6 @@ def serve(net, run, tokens, k, s, t):
     code = net.ops[pc, network.O_CODE]
     work = net.ops[pc, network.O_SERVICE]
     row = net.ops[pc, network.O_DIST]
-    kind = station[v, state.KIND]
     if code == state.VISIT_SERIES:
         work += sample(
             net.series,
@@ -103,7 +102,7 @@ def serve(net, run, tokens, k, s, t):
             row,
             s,
         )
-    elif row >= 0 and kind != state.UNORDERED:
+    elif row >= 0 and code != state.VISIT_UNORDERED:
         work += quantile(
             net.dist, uint64(row), mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE] + 1)
         )
@@ -118,6 +117,7 @@ def serve(net, run, tokens, k, s, t):
         work += net.ops[pc, network.O_CHILD] * n
     work = max(1, work)
     service = work
+    kind = station[v, state.KIND]
     if kind == state.LINE:
         start = max(t, station[v, state.FREE_AT])
         station[v, state.FREE_AT] = start + service
@@ -161,23 +161,23 @@ def serve(net, run, tokens, k, s, t):
                 net.die[v, state.WAKE_HALF],
             )
         station[v, state.FREE_AT] = start + service
-    elif kind == state.UNORDERED:
-        start = max(t, station[v, state.FREE_AT])
-        station[v, state.FREE_AT] = start + service
-        if row >= 0:
-            bits = mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE] + 1)
-            start = t + scaled(start - t, quantile(net.dist, uint64(row), bits))
     else:
         tokens[u, state.WORK] = work
         tokens[u, state.ARRIVED] = t
         enqueue(station, tokens, v, k)
         return np.int64(-1)
+    after = np.int64(0)
+    if code == state.VISIT_UNORDERED:
+        bits = mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE] + 1)
+        start = t + scaled(start - t, quantile(net.dist, uint64(row), bits))
+        after = net.ops[pc, network.O_DELAY]
+    elif code == state.VISIT:
+        after = net.ops[pc, network.O_DELAY]
     run.acc[v, state.A_VISITS] += 1
     run.acc[v, state.A_WAIT] += start - t
     run.acc[v, state.A_SERVICE] += service
     run.acc[v, state.A_WORK] += work
     tokens[u, state.PC] = np.int64(pc) + 1
-    after = net.ops[pc, network.O_DELAY] if code == state.VISIT else np.int64(0)
     return start + service + after
 
 

@@ -14,7 +14,6 @@ from nvmesim.engine.reference.stations import (
     RoundsState,
     Sleeper,
     Station,
-    Unordered,
     World,
 )
 from nvmesim.engine.reference.tokens import Token, Visit
@@ -136,7 +135,6 @@ KINDS: Final[dict[Kind, Callable[[World, int], Station]]] = {
     Kind.ROUNDS: RoundsState,
     Kind.LIMIT: Limit,
     Kind.SLEEPER: Sleeper,
-    Kind.UNORDERED: Unordered,
     Kind.TURN: Turn,
     Kind.BATCHER: Batcher,
 }

@@ -48,7 +48,7 @@ class World(Protocol):
         ...
 
     def wait_factor(self, visit: Visit) -> int:
-        """Factor x `SCALE_ONE` of *visit*'s wait where nobody is served in order."""
+        """Factor x `SCALE_ONE` of a wait where nobody is taken in order."""
         ...
 
     def interrupt_ps(self, visit: Visit) -> int:
@@ -124,6 +124,9 @@ class Station:
 
     def depart(self, visit: Visit, start_ps: int, service_ps: int, work_ps: int) -> None:
         """Account a visit and schedule its end, *service_ps* after *start_ps*, not before now."""
+        if visit.op.code == Op.VISIT_UNORDERED:
+            waits = start_ps - visit.arrive_ps
+            start_ps = visit.arrive_ps + waits * self.world.wait_factor(visit) // SCALE_ONE
         self.account.visits += 1
         self.account.wait_ps += start_ps - visit.arrive_ps
         self.account.service_ps += service_ps
@@ -132,7 +135,7 @@ class Station:
         self.world.note(visit, self, start_ps, end)
         assert visit.callbacks is not None
         visit.callbacks.append(lambda _: self.left())
-        end += visit.op.d if visit.op.code == Op.VISIT else 0
+        end += visit.op.d if visit.op.code in (Op.VISIT, Op.VISIT_UNORDERED) else 0
         if visit.chain:
             station, visit.op = visit.chain.pop(0)
             visit.arrive_ps = end
@@ -436,22 +439,6 @@ class Limit(Station):
         self._full_at = max(self._full_at, start) + takes
         self.depart(visit, start, 1, takes)
         self.account.service_ps += takes - 1
-
-
-class Unordered(Station):
-    """One server that takes those who wait in no order (`Kind.UNORDERED`)."""
-
-    def __init__(self, world: World, number: int) -> None:
-        super().__init__(world, number)
-        self._free_at = 0
-
-    def dispatch(self, visit: Visit) -> None:
-        """Wait as long as in order, times a draw."""
-        service = max(1, visit.op.c)
-        in_order = max(self.now, self._free_at)
-        self._free_at = in_order + service
-        waits = (in_order - self.now) * self.world.wait_factor(visit) // SCALE_ONE
-        self.depart(visit, self.now + waits, service, service)
 
 
 class Sleeper(Station):
