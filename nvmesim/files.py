@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 NAME_KEPT: Final = 40
 """Characters of a file's name that stand in that of the part beside it: 255 bytes are allowed."""
@@ -63,6 +63,19 @@ def _create(beside: Path, path: Path) -> None:
                 os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
     finally:
         os.close(descriptor)
+
+
+def locked(file: IO[bytes]) -> bool:
+    """Lock *file* until it is closed; False if another process has. Without locks it is true."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):  # Windows, or a file system without locks
+        return True
+    return True
 
 
 @contextmanager

@@ -93,16 +93,14 @@ def calibrate(
         elif is_empirical:
             from nvmesim.calibrate.drive.empirical import fit_empirical
 
-            if len(found.files) != 1:
-                what = f"{len(found.files)} captures; name the one whose latencies are drawn"
-                raise FitError(f"--empirical: {what}")
+            if (n := len(found.files)) != 1:
+                raise FitError(f"--empirical: {n} captures; name the one whose latencies are drawn")
             fit = fit_empirical(found.files[0], name=title)
         elif is_stack and cpu:
             fit = fit_host(found, title, cpu, link, held_out, tell)
         else:
             fit = fit_capture(found, title, captured_on, held_out, tell)
-    missed = [] if force else list(getattr(fit, "misses", ()))
-    return _answer(fit, missed, output, is_early=pressed.is_set())
+    return _answer(fit, output, is_forced=force, is_early=pressed.is_set())
 
 
 def fit_capture(
@@ -160,12 +158,13 @@ def fit_host(
     )  # fmt: skip
 
 
-def _answer(fit: AnyFit, missed: list[str], output: Path | None, *, is_early: bool) -> Answer:
+def _answer(fit: AnyFit, output: Path | None, *, is_forced: bool, is_early: bool) -> Answer:
     """Write the profile unless it misses its own rows, and say which."""
     from nvmesim.calibrate.infer.optimum import EARLY
     from nvmesim.catalog.toml import to_toml
     from nvmesim.show.views.fits import fit_blocks, fit_page
 
+    missed = [] if is_forced else list(getattr(fit, "misses", ()))
     if is_early:
         update = {"notes": f"{EARLY}\n{fit.profile.notes}".strip()}
         profile: Any = fit.profile.model_copy(update=update)

@@ -31,9 +31,9 @@ from nvmesim.predict.uncertainty.certainty import (
     misfit_of,
     model_uncertainty,
 )
-from nvmesim.predict.uncertainty.derived import bound_interval, cpu_intervals, shown
+from nvmesim.predict.uncertainty.derived import cpu_intervals, shown
 from nvmesim.predict.uncertainty.design import Numbers
-from nvmesim.predict.uncertainty.parts import FIGURES, Certainty, Parts, Span
+from nvmesim.predict.uncertainty.parts import FIGURES, NONE, Certainty, Parts, Span
 from nvmesim.predict.uncertainty.room import room
 from nvmesim.predict.uncertainty.standing import outside
 from nvmesim.predict.what_ifs import WhatIfs
@@ -65,7 +65,7 @@ class RunAnswer:
     measured: Measured
     reliefs: tuple[Relief, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
-    numbers: Numbers | None = None
+    numbers: Numbers = field(default_factory=dict)
     known: UncertaintyBudget | None = None
     """None: intervals are the simulation's alone."""
     warnings: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ class RunAnswer:
         if total is None:
             raise InputError(f"{ready.name}: no request completed; nothing to report")
         lowered, totals, scenario = ready.lowered, self.totals, ready.scenario
-        in_flight = ready.load.in_flight
+        in_flight, known = ready.load.in_flight, self.known
         if ready.load.is_open:
             in_flight = round(total.iops.value * window.mean_latency_s(None).value)
         cpu, rebuild = cpu_stats(lowered, totals), rebuild_stats(lowered, totals)
@@ -146,15 +146,15 @@ class RunAnswer:
             warnings.append(Warning("synchronous", SYNCHRONOUS))
         simulated = self._simulated()
         certainty = Certainty({name: Parts(simulation=span) for name, span in simulated.items()})
-        if self.known is not None:
-            certainty = replace(self.known, simulation=simulated).certainty(list(simulated))
+        if known is not None:
+            certainty = replace(known, simulation=simulated).certainty(list(simulated))
         derived: dict[str, Any] = {}
-        if self.known is not None and self.stable:
+        if known is not None and self.stable:
             found = self._bottleneck()
-            is_full = found.verdict == "cpu"
-            intervals = cpu_intervals(scenario, self.known, cpu, is_full=is_full)
-            bound = bound_interval(self.known, max(found.bound_iops, 1e-9))
-            derived = {"cpu_intervals": intervals, "bound": bound}
+            bound = max(found.bound_iops, 1e-9)
+            ends = replace(known.parts("iops"), simulation=NONE).around(bound)
+            intervals = cpu_intervals(scenario, known, cpu, is_full=found.verdict == "cpu")
+            derived = {"cpu_intervals": intervals, "bound": Interval(bound, *ends)}
         return Result(
             scenario=ready.name,
             engine=engine if isinstance(engine, str) else getattr(engine, "__name__", "own"),

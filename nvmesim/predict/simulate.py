@@ -166,8 +166,8 @@ def _with_certainty(
     for answer in both:  # each bar is as wide as `run` says it
         answer.explore(False, False, True, progress)
     budgets = [answer.judge() for answer in both]
-    rest = [replace(k, numbers=None).parts("iops").total for k in budgets]
-    alike = len({k.known.model_class for k in budgets}) == 1
+    rest = [replace(k, numbers={}).parts("iops").total for k in budgets]
+    alike = len({k.known.standing.model_class for k in budgets}) == 1
     change = _moved(plain.gain, budgets, "iops")
     gain = gain_of(change, (rest[0], rest[1]), same_class=alike, own=numbers)
     iops_a, iops_b = (r.whole_of(r.measured.window.iops()) for r in both)
@@ -180,7 +180,7 @@ def _with_certainty(
             return None
         first = levels[0] / math.exp(budgets[0].shift(figure))
         change = _moved(_times(difference, 1 / first), budgets, figure)
-        rest = [replace(k, numbers=None).parts(figure).total for k in budgets]
+        rest = [replace(k, numbers={}).parts(figure).total for k in budgets]
         found = gain_of(change, (rest[0], rest[1]), same_class=alike, own=numbers[::-1])
         return _times(found.interval, levels[0])
 

@@ -184,10 +184,10 @@ class WhatIfs:
         in_flight = sum(g.in_flight for g in changed.workload if not g.is_open)
         return CurvePoint(in_flight, window.iops().value, window.mean_latency_s(None).value, p99)
 
-    def numbers(self, progress: Progress | None) -> Numbers | None:
-        """Effect of the profiles' uncertain numbers on the answer; None without a steady state."""
+    def numbers(self, progress: Progress | None) -> Numbers:
+        """Effect of the profiles' uncertain numbers on the answer; none without a steady state."""
         if self.measured.backlog_per_s is not None or self.ready.load.replayed:
-            return None
+            return {}
         fast = replace(self, ready=compiled(self.ready))
         return numbers(self.ready.scenario, fast.again, progress)
 

@@ -315,9 +315,6 @@ def known(result: Result) -> b.Fold:
         blocks.append(b.table("Parts of the intervals", heads, rows, notes=notes))
     else:
         blocks.append(b.Line("Intervals are those of the simulation alone.", "soft"))
-    if basis := getattr(certainty, "basis", ()):
-        rows = [[one.source, f"{one.rows:,}", percent(one.weight)] for one in basis]
-        blocks.append(b.table("Sources of the model's error", ["source", "rows", "weight"], rows))
     return b.Fold("how it is known", tuple(blocks))
 
 

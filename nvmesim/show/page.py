@@ -133,7 +133,7 @@ def _environment() -> Environment:
         html=html, plural=plural, anchor=_anchor, heading=_heading, lines=_lines, percent=percent,
         figures_of=_figures_of, fitted=_fitted, palette=palette,
         text_width=lambda text, size: len(text) * size * GLYPH,
-        load_colour=palette.load_colour, load_legend=palette.load_legend,
+        load_step=palette.load_step,
     )  # fmt: skip
     return made
 

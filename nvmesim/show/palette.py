@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import math
 from typing import Final
 
 KINDS: Final = {
@@ -24,31 +24,19 @@ TOTAL: Final = "#7a7f87"
 ACCENT: Final = "#c2202c"
 MUTED: Final = "#8a9099"
 
-LOAD_STEPS: Final = ((0.5, "#8fcfc3"), (0.75, "#e0aa35"), (0.9, "#d9622b"), (None, "#b81d29"))
-"""(utilization below which, colour): the busier, the darker, so that order survives in grey."""
+LOADS: Final = (
+    (0.5, "below 50 %", "#8fcfc3"),
+    (0.75, "50–75 %", "#e0aa35"),
+    (0.9, "75–90 %", "#d9622b"),
+    (math.inf, "over 90 %", "#b81d29"),
+)
+"""(utilization below which, words, colour): the busier, the darker; order survives in grey."""
 
 
-def load_colour(utilization: float) -> str:
-    """Colour of a load.
+def load_step(utilization: float) -> tuple[str, str]:
+    """Words and colour of a load.
 
-    >>> load_colour(0.2), load_colour(0.97)
-    ('#8fcfc3', '#b81d29')
+    >>> load_step(0.2), load_step(0.97)
+    (('below 50 %', '#8fcfc3'), ('over 90 %', '#b81d29'))
     """
-    return next(c for limit, c in LOAD_STEPS if limit is None or utilization < limit)
-
-
-def load_words(utilization: float) -> str:
-    """The step of the legend that a load belongs to.
-
-    >>> load_words(0.2), load_words(0.8), load_words(1.0)
-    ('below 50 %', '75–90 %', 'over 90 %')
-    """
-    return next(words for words, step in load_legend() if step == load_colour(utilization))
-
-
-def load_legend() -> list[tuple[str, str]]:
-    """Return (words, colour) of every step, least first."""
-    ends = [f"{100 * limit:.0f}" for limit, _ in LOAD_STEPS if limit is not None]
-    between = [f"{low}–{high} %" for low, high in pairwise(ends)]
-    words = [f"below {ends[0]} %", *between, f"over {ends[-1]} %"]
-    return list(zip(words, (colour for _, colour in LOAD_STEPS), strict=True))
+    return next((words, colour) for limit, words, colour in LOADS if utilization < limit)

@@ -10,8 +10,6 @@ from typing import Final
 from nvmesim.measure.figures import MemberStats, StationStats
 from nvmesim.predict.result import Result
 
-FULL: Final = 0.9
-"""Utilization from which a station counts as full."""
 _LINKS: Final = ("memory", "interconnect", "root", "uplink", "adapter-commands", "port")
 """Resources of links, from the sockets outwards."""
 _DRIVE: Final = 4 + len(_LINKS)

@@ -20,7 +20,7 @@ from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.designs import LimitMiss, LoadLimits, design_name
+from nvmesim.study.designs import LimitMiss, LoadGoal, design_name
 from nvmesim.study.load_search import Applied, Found, LoadSearch, Trial, limited_values
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import make_plan, put
@@ -37,42 +37,6 @@ MORE: Final = 1.02
 """Times a state carries more than another before it is explained."""
 FAILED: Final = 0
 """Number of the member that fails: any does as well, but for what RAID10 pairs up."""
-
-
-@dataclass(frozen=True)
-class BestGoal:
-    """The goal."""
-
-    limits: LoadLimits
-    iops: float | None = None
-    """At least; None: as many as there are."""
-
-    def probability(self, result: Result) -> float:
-        """Least probability, over latencies and IOPS, that a real server keeps the goal."""
-        latency = result.total.latency
-        known = limited_values(latency, result.cpu.logical_utilization)
-        chances = [
-            probability(Interval(known[name], *latency.intervals[name]), limit, at_least=False)
-            for name, limit in self.limits.named().items()
-            if name in latency.intervals and not math.isnan(known[name])
-        ]
-        if self.iops is not None:
-            chances.append(probability(result.total.iops, self.iops, at_least=True))
-        return min(chances, default=1.0)
-
-    def words(self) -> str:
-        """The goal in words.
-
-        >>> BestGoal(LoadLimits(p99=1e-3, cpu=0.5), 3e6).words()
-        'p99 within 1 ms, CPU within 50 %, at least 3M IOPS'
-        """
-        notes = [
-            f"CPU within {100 * v:.3g} %" if k == "cpu" else f"{k} within {units.format_time(v)}"
-            for k, v in self.limits.named().items()
-        ]
-        if self.iops is not None:
-            notes.append(f"at least {units.format_iops(self.iops)}")
-        return ", ".join(notes)
 
 
 @dataclass(frozen=True)
@@ -163,7 +127,7 @@ class LevelDesign:
 class Best(Drawable):
     """The designs, the best first."""
 
-    goal: BestGoal
+    goal: LoadGoal
     scenario: str
     designs: tuple[LevelDesign, ...]
     states: tuple[State, ...] = STATES
@@ -204,16 +168,13 @@ class Best(Drawable):
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `best --json` prints."""
-        limits, best = self.goal.limits, self.best
+        goal, best = self.goal, self.best
         return {
             "scenario": self.scenario,
-            "goal": {"p99_s": limits.p99, "p99.9_s": limits.p99_9, "mean_s": limits.mean,
-                     "cpu": limits.cpu, "iops": self.goal.iops},
-            "answer": str(self),
-            "met": best is not None,
-            "best": best and best.name,
-            "designs": self.designs,
-            "notes": self.notes,
+            "goal": {"p99_s": goal.p99, "p99.9_s": goal.p99_9, "mean_s": goal.mean,
+                     "cpu": goal.cpu, "iops": goal.iops},
+            "answer": str(self), "met": best is not None, "best": best and best.name,
+            "designs": self.designs, "notes": self.notes,
         }  # fmt: skip
 
 
@@ -298,7 +259,7 @@ def best(
 class _Search:
     """Answers one state of one design after another; several threads share it."""
 
-    goal: BestGoal
+    goal: LoadGoal
     seed: int | None
     base: str
     progress: Progress | None
@@ -313,7 +274,7 @@ class _Search:
         near: Applied | None = None,
     ) -> StateAnswer | InputError | None:  # fmt: skip
         """The largest load of a design in *state*; an error: it cannot be built; None: no state."""
-        levels = [LEVELS.get(str(volume.get("raid"))) for volume in _volumes(tables)]
+        levels = [LEVELS.get(str(volume.get("raid"))) for volume in volumes_of(tables)]
         found: StateAnswer | InputError | None = None
         has_state = state != "rebuilding" or not any(lev and lev.records for lev in levels)
         if has_state and (levels or state == "healthy"):
@@ -332,7 +293,7 @@ class _Search:
     ) -> StateAnswer | InputError:
         try:
             built = resolve(scenario_from_dict(in_state(tables, state), self.base))
-            search = LoadSearch(built, self.goal.limits, self.seed, self.stop.is_set)
+            search = LoadSearch(built, self.goal, self.seed, self.stop.is_set)
             return _judged(state, search.largest(near), self.goal)
         except FailedArrayError as lost:
             return StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
@@ -343,25 +304,25 @@ class _Search:
 def _goal(
     p99: str | float | None, p99_9: str | float | None, mean: str | float | None,
     cpu: str | float | None, iops: str | float | None,
-) -> BestGoal:  # fmt: skip
-    limits = LoadLimits(_seconds(p99, "p99"), _seconds(p99_9, "p99.9"), _seconds(mean, "mean"),
-                    units.parse_fraction(cpu) if isinstance(cpu, str) else cpu)  # fmt: skip
-    if not limits.named():
-        raise InputError("no limit is named; give one such as --p99 1ms or --cpu 50%")
-    if limits.cpu is not None and not 0 < limits.cpu <= 1:
-        raise InputError(f"cpu is {limits.cpu:g}; it must be above 0 and at most 100 %")
+) -> LoadGoal:  # fmt: skip
+    share = units.parse_fraction(cpu) if isinstance(cpu, str) else cpu
     rate = units.parse_rate(iops) if isinstance(iops, str) else iops
+    times = (_seconds(p99, "p99"), _seconds(p99_9, "p99.9"), _seconds(mean, "mean"))
+    goal = LoadGoal(*times, share, rate)
+    if not goal.limits():
+        raise InputError("no limit is named; give one such as --p99 1ms or --cpu 50%")
+    if share is not None and not 0 < share <= 1:
+        raise InputError(f"cpu is {share:g}; it must be above 0 and at most 100 %")
     if rate is not None and not 0 < rate < 1e12:
         raise InputError(f"iops is {rate:g}; a rate such as 3M is needed")
-    return BestGoal(limits, rate)
+    return goal
 
 
 def _seconds(value: str | float | None, name: str) -> float | None:
     if value is None:
         return None
-    seconds = (
-        units.parse_time_ps(value) / units.PS_PER_S if isinstance(value, str) else float(value)
-    )
+    parsed = units.parse_time_ps(value) / units.PS_PER_S if isinstance(value, str) else value
+    seconds = float(parsed)
     if not 0 < seconds < math.inf:
         raise InputError(f"{name} is {value}; a time above 0 such as 1ms is needed")
     return seconds
@@ -379,7 +340,8 @@ def _states(asked: Sequence[str] | None, has_volume: bool) -> tuple[State, ...]:
     return tuple(s for s in STATES if s in asked)
 
 
-def _volumes(tables: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def volumes_of(tables: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the tables of the volumes, where one may stand for a list of one."""
     found = tables.get("volume") or []
     return [found] if isinstance(found, Mapping) else list(found)
 
@@ -391,13 +353,26 @@ def in_state(tables: Mapping[str, Any], state: State) -> dict[str, Any]:
     [{'raid': 'raid5', 'degraded': [0], 'rebuild': False}]
     """
     failed = [] if state == "healthy" else [FAILED]
-    changed = [
-        {**v, "degraded": failed, "rebuild": state == "rebuilding"} for v in _volumes(tables)
-    ]
+    own = {"degraded": failed, "rebuild": state == "rebuilding"}
+    changed = [{**volume, **own} for volume in volumes_of(tables)]
     return {**tables, "volume": changed} if changed else dict(tables)
 
 
-def _judged(state: State, found: Found, goal: BestGoal) -> StateAnswer:
+def _chance(goal: LoadGoal, result: Result) -> float:
+    """Least probability, over latencies and IOPS, that a real server keeps *goal*."""
+    latency = result.total.latency
+    known = limited_values(latency, result.cpu.logical_utilization)
+    chances = [
+        probability(Interval(known[name], *latency.intervals[name]), limit, at_least=False)
+        for name, limit in goal.limits().items()
+        if name in latency.intervals and not math.isnan(known[name])
+    ]
+    if goal.iops is not None:
+        chances.append(probability(result.total.iops, goal.iops, at_least=True))
+    return min(chances, default=1.0)
+
+
+def _judged(state: State, found: Found, goal: LoadGoal) -> StateAnswer:
     """The answer of a state, held against the IOPS asked for."""
     result = found.result
     if result is None:
@@ -414,4 +389,4 @@ def _judged(state: State, found: Found, goal: BestGoal) -> StateAnswer:
         missed = LimitMiss("iops", rate.value if sure else low, asked, sure)
         why = f"{missed.words()} (then {why})"
     return StateAnswer(state, missed is None, found.applied, result, why, missed,
-                       probability=goal.probability(result), trials=found.trials)  # fmt: skip
+                       probability=_chance(goal, result), trials=found.trials)  # fmt: skip

@@ -226,15 +226,17 @@ class LimitMiss:
 
 
 @dataclass(frozen=True)
-class LoadLimits:
-    """Limits: seconds, and the share of logical CPUs; None: no such limit."""
+class LoadGoal:
+    """Limits of a load: seconds, and the share of logical CPUs; None: no such limit."""
 
     p99: float | None = None
     p99_9: float | None = None
     mean: float | None = None
     cpu: float | None = None
+    iops: float | None = None
+    """At least; None: as many as there are."""
 
-    def named(self) -> dict[str, float]:
+    def limits(self) -> dict[str, float]:
         """Name -> limit of those that are set, latencies first."""
         every = {"p99": self.p99, "p99.9": self.p99_9, "mean": self.mean, "cpu": self.cpu}
         return {name: limit for name, limit in every.items() if limit is not None}
@@ -242,14 +244,26 @@ class LoadLimits:
     def worst(self, values: Mapping[str, float]) -> tuple[float, LimitMiss | None]:
         """How hard *values* press on the limits (1: just met), and the one that they break most.
 
-        >>> LoadLimits(p99=1e-3).worst({"p99": 0.5e-3})
+        >>> LoadGoal(p99=1e-3).worst({"p99": 0.5e-3})
         (0.5, None)
         """
         pressure, worst = 0.0, None
-        for name, limit in self.named().items():
+        for name, limit in self.limits().items():
             share = values[name] / limit
             if math.isnan(share):
                 return math.inf, LimitMiss(name, math.nan, limit)
             if share > pressure:
                 pressure, worst = share, LimitMiss(name, values[name], limit)
         return pressure, worst if pressure > 1 else None
+
+    def words(self) -> str:
+        """The goal in words.
+
+        >>> LoadGoal(p99=1e-3, cpu=0.5, iops=3e6).words()
+        'p99 within 1 ms, CPU within 50 %, at least 3M IOPS'
+        """
+        notes = [
+            f"CPU within {100 * v:.3g} %" if k == "cpu" else f"{k} within {format_time(v)}"
+            for k, v in self.limits().items()
+        ]
+        return ", ".join(notes + ([f"at least {format_iops(self.iops)}"] if self.iops else []))

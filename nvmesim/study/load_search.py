@@ -19,7 +19,7 @@ from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import RunOptions, concluded, measured
 from nvmesim.predict.uncertainty.parts import FIGURES
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
-from nvmesim.study.designs import LimitMiss, LoadLimits
+from nvmesim.study.designs import LimitMiss, LoadGoal
 from nvmesim.units import format_iops
 from nvmesim.warning import has
 
@@ -125,7 +125,7 @@ class LoadSearch:
     """Searches the largest load of *scenario*; *stop* is asked before every run."""
 
     scenario: ResolvedScenario
-    limits: LoadLimits
+    goal: LoadGoal
     seed: int | None = None
     stop: Callable[[], bool] = lambda: False
     trials: list[Trial] = field(default_factory=list)
@@ -167,7 +167,7 @@ class LoadSearch:
         each = self.first.n_threads // self.first.threads
         most = max(self.first.threads, cpus // max(1, each))
         # Fewer threads bring no more, but each request costs less CPU when they sleep less often.
-        factors = (2.0, 0.5) if self.limits.cpu is not None or not best.holds else (2.0,)
+        factors = (2.0, 0.5) if self.goal.cpu is not None or not best.holds else (2.0,)
         for factor in factors:
             moved = best
             while (more := self._moved(moved, factor, most)) is not None:
@@ -286,7 +286,7 @@ class LoadSearch:
         moved = {n: math.exp(shift(n if n in FIGURES else "p99.9")) for n in LATENCIES}
         values = limited_values(latency, cpu)
         values |= {name: values[name] * factor for name, factor in moved.items()}
-        pressure, miss = self.limits.worst(values)
+        pressure, miss = self.goal.worst(values)
         # That one is longer, and narrower by more than the root of that: a trial errs to more load.
         share = 1.0 if decides else math.sqrt(REQUESTS / MOST_REQUESTS)
         ends = {
@@ -294,12 +294,12 @@ class LoadSearch:
             if n in latency.intervals else math.nan if decides else values[n]
             for n, factor in moved.items()
         }  # fmt: skip
-        far, unsure = self.limits.worst(values | ends)
+        far, unsure = self.goal.worst(values | ends)
         if miss is None and unsure is not None:
             pressure, miss = far, replace(unsure, sure=False)
         if not run.stable:
             pressure = math.inf
-            miss = LimitMiss(next(iter(self.limits.named()), "latency"), math.inf, 1.0)
+            miss = LimitMiss(next(iter(self.goal.limits()), "latency"), math.inf, 1.0)
         iops = window.iops().value * math.exp(shift("iops"))
         p99 = None if math.isnan(values["p99"]) else values["p99"]
         return Trial(applied, iops, values["mean"], p99, cpu, pressure, miss, decides)

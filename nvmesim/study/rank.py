@@ -7,7 +7,7 @@ simulation", ACM TOMACS 11(3), 2001: all share random numbers, those that fall b
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Final
@@ -94,16 +94,7 @@ def rank(
     *probability* if it beats the others by *difference* (relative) or more. Each of at most
     *rounds* simulates *requests* of every candidate left.
     """
-    if len(candidates) < 2:
-        raise InputError(f"{len(candidates)} candidates cannot be ranked; at least 2 are needed")
-    if metric not in RESULT_COLUMNS:
-        raise InputError(f"metric {metric!r} is unknown; {nearest(metric, RESULT_COLUMNS)}")
-    if not 0.5 <= probability < 1:
-        raise InputError(f"probability {probability!r} is out of range; 0.5 to below 1")
-    if not 0 < difference <= 1:
-        raise InputError(f"difference {difference!r} is out of range; above 0, at most 1")
-    if rounds < 3:
-        raise InputError(f"{rounds} replications are too few to see a spread; at least 3")
+    _check(len(candidates), metric, probability, difference, rounds)
     names = list(candidates)
     tables = [tables_of(scenario) for scenario in candidates.values()]
     sign = -1.0 if metric.startswith(LESS_IS_BETTER) or "_lat_" in metric else 1.0
@@ -130,26 +121,35 @@ def rank(
         if len(alive) == 1:
             break
     # those still in first, then by how long they stayed, then by mean
-    order = sorted(
-        range(len(names)), key=lambda i: (-dropped.get(i, rounds + 1), -float(np.mean(values[i])))
-    )
-    # what `run` says of each: one number and one interval everywhere
-    whole = simulated_rows([tables[i] for i in order], Settings(seed=seed), workers or 1)
-    ends = ENDS.get(metric, ("", ""))
+    means = [float(np.mean(each)) for each in values]
+    order = sorted(range(len(names)), key=lambda i: (-dropped.get(i, rounds + 1), -means[i]))
+    ordered = [tables[i] for i in order]
+    whole = simulated_rows(ordered, Settings(seed=seed), workers or 1)
+    low, high = ENDS.get(metric, ("", ""))
     rows = [
-        {"candidate": names[i], "mean": row.get(metric) or sign * float(np.mean(values[i])),
-         "low": row.get(ends[0]), "high": row.get(ends[1]), "rounds": len(values[i]),
-         "requests": len(values[i]) * requests, "dropped_after": dropped.get(i)}
+        {"candidate": names[i], "mean": row.get(metric) or sign * means[i], "low": row.get(low),
+         "high": row.get(high), "rounds": len(values[i]), "requests": len(values[i]) * requests,
+         "dropped_after": dropped.get(i)}
         for i, row in zip(order, whole, strict=True)
     ]  # fmt: skip
-    p_better = None
-    if metric == "iops":
-        classes = [model_class(resolve(scenario_from_dict(*tables[i])), row["verdict"])
-                   for i, row in zip(order, whole, strict=True)]  # fmt: skip
-        p_better = min(_p_better(rows[0], row, same_class=name == classes[0])
-                       for row, name in zip(rows[1:], classes[1:], strict=True))  # fmt: skip
+    p_better = _p_better(rows, whole, ordered) if metric == "iops" else None
     table = pl.DataFrame(rows, infer_schema_length=None)
     return Ranking(table, metric, probability if len(alive) == 1 else 0.0, difference, p_better)
+
+
+def _check(
+    candidates: int, metric: str, probability: float, difference: float, rounds: int
+) -> None:
+    if candidates < 2:
+        raise InputError(f"{candidates} candidates cannot be ranked; at least 2 are needed")
+    if metric not in RESULT_COLUMNS:
+        raise InputError(f"metric {metric!r} is unknown; {nearest(metric, RESULT_COLUMNS)}")
+    if not 0.5 <= probability < 1:
+        raise InputError(f"probability {probability!r} is out of range; 0.5 to below 1")
+    if not 0 < difference <= 1:
+        raise InputError(f"difference {difference!r} is out of range; above 0, at most 1")
+    if rounds < 3:
+        raise InputError(f"{rounds} replications are too few to see a spread; at least 3")
 
 
 def is_behind(differences: Floats, delta: float, probability: float, candidates: int) -> bool:
@@ -162,14 +162,25 @@ def is_behind(differences: Floats, delta: float, probability: float, candidates:
     return bool(float(differences.sum()) < -max(0.0, reach))
 
 
-def _p_better(first: Mapping[str, Any], other: Mapping[str, Any], *, same_class: bool) -> float:
-    """Probability that *first* does more, with all that is not known; a half if that is much."""
-    if not all(row["mean"] and row["low"] and row["high"] for row in (first, other)):
-        return 0.5
-    spans = tuple((math.log(row["mean"] / row["low"]), math.log(row["high"] / row["mean"]))
-                  for row in (other, first))  # fmt: skip
-    gain = first["mean"] / other["mean"] - 1
-    return gain_of(Interval(gain, gain, gain), (spans[0], spans[1]), same_class=same_class).p_better
+def _p_better(
+    rows: Sequence[Mapping[str, Any]], whole: Sequence[Mapping[str, Any]],
+    tables: Sequence[tuple[Mapping[str, Any], str]],
+) -> float:  # fmt: skip
+    """Least probability that the first does more, with all that is not known."""
+    classes = [model_class(resolve(scenario_from_dict(*one)), row["verdict"])
+               for one, row in zip(tables, whole, strict=True)]  # fmt: skip
+    first, least = rows[0], 1.0
+    for row, name in zip(rows[1:], classes[1:], strict=True):
+        if not all(r["mean"] and r["low"] and r["high"] for r in (first, row)):
+            least = min(least, 0.5)
+            continue
+        spans = [(math.log(r["mean"] / r["low"]), math.log(r["high"] / r["mean"]))
+                 for r in (row, first)]  # fmt: skip
+        gain = first["mean"] / row["mean"] - 1
+        change = Interval(gain, gain, gain)
+        found = gain_of(change, (spans[0], spans[1]), same_class=name == classes[0])
+        least = min(least, found.p_better)
+    return least
 
 
 def _known(row: Mapping[str, Any], metric: str, name: str, requests: int) -> float:

@@ -75,17 +75,6 @@ class Input:
         return low, high
 
 
-@dataclass(frozen=True)
-class Share:
-    """A part of the variance of an answer's logarithm."""
-
-    name: str
-    variance: float
-    left: float = 0.0
-    """Variance that is left once it has been measured."""
-    measure: str = ""
-
-
 def sensitivity(
     scenario: Scenario | str | Path | Mapping[str, Any],
     *,
@@ -131,26 +120,14 @@ def sensitivity(
     if not unmoved:
         why = answers[0].get("error") or "too few requests, or no steady state"
         raise InputError(f"{metric} of the unchanged scenario is not known: {why}")
-    rows, shares = [], []
     load = load_words(resolved)
-    for i, one in enumerate(inputs):
-        at = [answers[1 + 2 * i + side].get(metric) for side in (0, 1)]
-        change = [None if v is None else v / unmoved - 1 for v in at]
-        known = [0.0, *(c for c in change if c is not None)]
-        low, high = one.ends(spread)
-        rows.append({
-            "input": one.name, "basis": one.quantity.basis, "stated": one.quantity.low is not None,
-            "value": one.shown, "low": float(low), "high": float(high),
-            "at_low": at[0], "at_high": at[1], "change_low": change[0], "change_high": change[1],
-            "swing": max(known) - min(known),
-        })  # fmt: skip
-        shares.append(share_of_input(one.name, change[0], change[1], load))
+    rows = [
+        _row(one, spread, unmoved, [a.get(metric) for a in answers[2 * i + 1 : 2 * i + 3]], load)
+        for i, one in enumerate(inputs)
+    ]
     if whole is not None:
-        for part in _other_shares(whole.result(), resolved, FIGURES[metric], load):
-            rows.append({"input": part.name, "basis": "part", "stated": True, "value": "",
-                         "swing": 0.0})  # fmt: skip
-            shares.append(part)
-    return _frame(rows, shares)
+        rows += _parts(whole.result(), resolved, FIGURES[metric], load)
+    return _frame(rows)
 
 
 def _whole(scenario: ResolvedScenario, seed: int | None) -> Result:
@@ -160,49 +137,68 @@ def _whole(scenario: ResolvedScenario, seed: int | None) -> Result:
     return run.result("compiled", run.spent_s)
 
 
-def _frame(rows: Sequence[dict[str, Any]], shares: Sequence[Share]) -> pl.DataFrame:
-    """All rows with what each carries of the whole interval, most first."""
-    whole = sum(share.variance for share in shares)
+def _frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
+    """All rows with what each carries of the whole interval, most first.
+
+    Each has its ``variance``, of the answer's logarithm, and what is ``left`` of that once it has
+    been measured.
+    """
+    whole = sum(row["variance"] for row in rows)
     taken: dict[str, float] = {}  # by a measurement
-    for share in shares:
-        gain = max(0.0, share.variance - share.left)
-        taken[share.measure] = taken.get(share.measure, 0.0) + gain
-    for row, share in zip(rows, shares, strict=True):
-        row["share"] = share.variance / whole if whole > 0 else 0.0
-        row["without"] = math.expm1(Z95 * math.sqrt(max(0.0, whole - taken[share.measure])))
-        row["whole"] = math.expm1(Z95 * math.sqrt(whole))
-        row["measure"] = share.measure
+    for row in rows:
+        gain = max(0.0, row["variance"] - row["left"])
+        taken[row["measure"]] = taken.get(row["measure"], 0.0) + gain
+    for row in rows:
+        row["share"] = row["variance"] / whole if whole > 0 else 0.0
+        left = max(0.0, whole - taken[row["measure"]])
+        row["without"], row["whole"] = (math.expm1(Z95 * math.sqrt(v)) for v in (left, whole))
     return pl.DataFrame(rows, schema=_SCHEMA).sort("share", descending=True)
 
 
 # Shares of the interval --------------------------------------------------------------------------
 
 
-def share_of_input(name: str, low: float | None, high: float | None, load: str) -> Share:
-    """What an input carries whose ends change the answer by *low* and *high*, relative.
+def _row(
+    one: Input, spread: float | None, unmoved: float, at: Sequence[float | None], load: str
+) -> dict[str, Any]:
+    """What an input does to the answer at its ends, and what would tell it."""
+    change = [None if v is None else v / unmoved - 1 for v in at]
+    known = [0.0, *(c for c in change if c is not None)]
+    low, high = one.ends(spread)
+    measure = "measure the server itself"
+    if one.name.startswith("server.stack"):
+        measure = f"record CPU figures with a capture of {load} (calibrate --stack)"
+    elif one.name.startswith("volume"):
+        measure = "measure the array itself under this load"
+    elif one.name.startswith("drives"):
+        is_write = ".write" in one.name
+        measure = f"capture {'randwrite until the buffer is full' if is_write else load}"
+    return {
+        "input": one.name, "basis": one.quantity.basis, "stated": one.quantity.low is not None,
+        "value": one.shown, "low": float(low), "high": float(high), "at_low": at[0],
+        "at_high": at[1], "change_low": change[0], "change_high": change[1],
+        "swing": max(known) - min(known), "variance": variance(*change), "left": 0.0,
+        "measure": measure,
+    }  # fmt: skip
+
+
+def variance(low: float | None, high: float | None) -> float:
+    """Variance that an input carries whose ends change the answer by *low* and *high*, relative.
 
     The answer's logarithm is a quadratic through the three points, the input normal. Source:
     Saltelli et al., "Global Sensitivity Analysis: The Primer", 2008, chapter 4.
 
-    >>> round(share_of_input("drives.0.profile.read.die", -0.1, 0.1, "randread").variance, 5)
+    >>> round(variance(-0.1, 0.1), 5)
     0.00262
     """
     down, up = (math.log(max(1 + (change or 0.0), 1e-9)) for change in (low, high))
     slope, curve = (up - down) / 2 / Z95, (up + down) / 2 / Z95**2
-    measure = "measure the server itself"
-    if name.startswith("server.stack"):
-        measure = f"record CPU figures with a capture of {load} (calibrate --stack)"
-    elif name.startswith("volume"):
-        measure = "measure the array itself under this load"
-    elif name.startswith("drives"):
-        wanted = "randwrite until the buffer is full" if ".write" in name else load
-        measure = f"capture {wanted}"
-    return Share(name, slope**2 + 2 * curve**2, measure=measure)
+    return slope**2 + 2 * curve**2
 
 
-def _other_shares(
+def _parts(
     result: Result, scenario: ResolvedScenario, figure: str, load: str
-) -> list[Share]:
+) -> list[dict[str, Any]]:
     """Misfit, model and simulation of *figure*."""
     parts = result.certainty.figures.get(figure)
     if parts is None:
@@ -214,11 +210,15 @@ def _other_shares(
     if not standing.rows:
         calibrated = max(model_error(replace(standing, rows=CAPTURED), figure).span)
         left, measure = min(calibrated, model), f"capture {load}"
+    listed = (
+        ("misfit", misfit, 0.0, f"capture {load}"), ("model", model, left, measure),
+        ("simulation", chance, 0.0, "simulate longer (precision of [run])"),
+    )  # fmt: skip
     return [
-        Share("misfit", (misfit / Z95) ** 2, measure=f"capture {load}"),
-        Share("model", (model / Z95) ** 2, (left / Z95) ** 2, measure),
-        Share("simulation", (chance / Z95) ** 2, measure="simulate longer (precision of [run])"),
-    ]
+        {"input": name, "basis": "part", "stated": True, "value": "", "swing": 0.0,
+         "variance": (half / Z95) ** 2, "left": (rest / Z95) ** 2, "measure": measure}
+        for name, half, rest, measure in listed
+    ]  # fmt: skip
 
 
 def load_words(scenario: ResolvedScenario) -> str:

@@ -25,7 +25,7 @@ from nvmesim.show.blocks import Block, Bullets, Charts, Range, Ranges, Section, 
 from nvmesim.show.blocks import table as table_of
 from nvmesim.show.page import escaped, figures, html, script_json
 from nvmesim.show.report import server
-from nvmesim.study.best import STATES, in_state
+from nvmesim.study.best import STATES, in_state, volumes_of
 from nvmesim.study.choose import capacity
 from nvmesim.study.designs import heading, short_keys, value_words
 from nvmesim.ui.controls import controls, parts
@@ -145,8 +145,7 @@ class Quote:
 
 def states_of(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the design with a drive failed, and rebuilding; nothing if it does not survive one."""
-    volumes = tables.get("volume") or []
-    volumes = [volumes] if isinstance(volumes, Mapping) else volumes
+    volumes = volumes_of(tables)
     if not volumes or any(v.get("raid", "raid0") in ("none", "raid0") for v in volumes):
         return {}
     return {state: in_state(tables, state) for state in STATES[1:]}

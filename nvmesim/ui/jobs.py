@@ -15,14 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
+from nvmesim.files import locked
 from nvmesim.study.sweep.workers import end, started
-
-try:
-    import fcntl
-except ImportError:  # Windows: a file that is open cannot be removed
-    locks: Any = None
-else:
-    locks = fcntl
 
 State = Literal["running", "done", "failed", "cancelled"]
 KEPT: Final = 40
@@ -282,7 +276,7 @@ class Scratch:
         _sweep(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock: IO[bytes] = open(self.path / LOCK, "wb")  # noqa: SIM115 - until `remove`
-        _locked(self._lock)
+        locked(self._lock)
 
     def remove(self) -> None:
         """Delete the folder."""
@@ -298,18 +292,8 @@ def _sweep(place: Path) -> None:
             own = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
             if stat.S_ISDIR(found.st_mode) and own:
                 with (folder / LOCK).open("r+b") as file:  # an app that is just starting has none
-                    is_left = _locked(file)
-                if locks is None:
+                    is_left = locked(file)
+                if os.name == "nt":
                     (folder / LOCK).unlink()  # which Windows refuses while the app is there
                 if is_left:
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _locked(file: IO[bytes]) -> bool:
-    if locks is None:
-        return True
-    try:
-        locks.flock(file, locks.LOCK_EX | locks.LOCK_NB)
-    except OSError:
-        return False
-    return True

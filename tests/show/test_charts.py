@@ -16,7 +16,7 @@ from nvmesim.show.charts.base import FEWEST_BEYOND, log_ticks
 from nvmesim.show.charts.designs import _at_ends
 from nvmesim.show.charts.steps import timeline
 from nvmesim.show.charts.sweep import heat, scaling
-from nvmesim.show.palette import LOAD_STEPS
+from nvmesim.show.palette import LOADS
 from nvmesim.study.choose import choose
 from nvmesim.study.timeline import Timeline
 from tests.show.report_example import result
@@ -148,7 +148,7 @@ def grey(colour):
 
 
 def test_loads_keep_their_order_in_grey():
-    shades = [grey(colour) for _, colour in LOAD_STEPS]
+    shades = [grey(colour) for *_, colour in LOADS]
     assert shades == sorted(shades, reverse=True)
     assert min(a - b for a, b in itertools.pairwise(shades)) > 0.04
 

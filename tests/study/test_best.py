@@ -11,7 +11,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.show.views.designs import best_page
 from nvmesim.study.best import best, in_state
-from nvmesim.study.designs import LimitMiss, LoadLimits
+from nvmesim.study.designs import LimitMiss, LoadGoal
 from nvmesim.study.load_search import LoadSearch
 
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
@@ -36,7 +36,7 @@ def raid():
 
 
 def test_the_load_found_holds_with_its_interval_and_a_larger_one_does_not():
-    search = LoadSearch(resolve(scenario_from_dict(ONE)), LoadLimits(p99=300e-6))
+    search = LoadSearch(resolve(scenario_from_dict(ONE)), LoadGoal(p99=300e-6))
     found = search.largest()
     p99 = found.result.total.latency.percentiles[99.0]
     simulation = found.result.certainty.figures["p99"].simulation[1]
@@ -52,7 +52,7 @@ def test_the_load_found_holds_with_its_interval_and_a_larger_one_does_not():
 def test_what_is_shown_is_what_the_deciding_run_says():
     """The write buffers of this array fill after the short trials end: they show 8 % more."""
     tables = in_state(OLTP, "degraded")
-    found = LoadSearch(resolve(scenario_from_dict(tables)), LoadLimits(p99=1e-3)).largest()
+    found = LoadSearch(resolve(scenario_from_dict(tables)), LoadGoal(p99=1e-3)).largest()
     shown = next(t for t in found.trials if t.applied == found.applied)
     assert shown.decides
     assert shown.holds

@@ -40,11 +40,6 @@ class ModelUncertainty:
     errors: Mapping[str, ModelError]
     misfits: Mapping[str, Misfit]
 
-    @property
-    def model_class(self) -> str:
-        """Class of the server and its load."""
-        return self.standing.model_class
-
     def half(self, figure: str) -> float:
         """Both together, 95 %, of the logarithm."""
         return math.hypot(self.errors[figure].half, self.misfits[figure].half)
@@ -119,7 +114,7 @@ class UncertaintyBudget:
     """All four parts of an answer's figures."""
 
     known: ModelUncertainty
-    numbers: Numbers | None = None
+    numbers: Numbers = field(default_factory=dict)
     headroom: float | None = None
     """Of an open loop that is carried: by how much its bound exceeds what arrives, a factor."""
     simulation: Mapping[str, Span] = field(default_factory=dict)
@@ -133,39 +128,27 @@ class UncertaintyBudget:
         return self.known.misfits[figure].shift if figure in self.known.misfits else 0.0
 
     def parts(self, figure: str) -> Parts:
-        """Return the four parts of *figure*."""
-        numbers = NONE if self.numbers is None else self._numbers(self.numbers, figure)
+        """Return the four parts of *figure*.
+
+        The numbers' part of a percentile that short runs do not tell is the next lower's; rows
+        leave of a closed loop's mean what they leave of its rate. IOPS of a load that arrives by
+        the clock are an input, unless less than that is carried.
+        """
+        lower = reversed(FIGURES[: FIGURES.index(figure) + 1])
         half = self.known.misfits[figure].half
         found = Parts(
-            self.simulation.get(figure, NONE), numbers, (half, half),
-            self.known.errors[figure].span, self._room(figure),
-        )  # fmt: skip
-        is_offered = figure == "iops" and self.headroom is not None
-        return self._cap_at_offered_rate(found) if is_offered else found
-
-    def _room(self, figure: str) -> Span:
-        """What rows leave of *figure*: of a closed loop's mean what they leave of its rate."""
-        down, up = self.room
-        return (down, up) if figure == "iops" else (up, down) if figure == "mean" else ANY
-
-    @staticmethod
-    def _numbers(numbers: Numbers, figure: str) -> Span:
-        """The numbers' part; of a percentile that short runs do not tell, the next lower's."""
-        for name in reversed(FIGURES[: FIGURES.index(figure) + 1]):
-            if name in numbers.spans:
-                return numbers.spans[name]
-        return NONE
-
-    def _cap_at_offered_rate(self, parts: Parts) -> Parts:
-        """IOPS of a load that arrives by the clock: an input, unless less than that is carried."""
-        room = math.log(max(self.headroom or 1.0, 1.0))
-
-        def cut(span: Span) -> Span:
-            return max(0.0, span[0] - room), 0.0
-
-        return replace(
-            parts, numbers=cut(parts.numbers), misfit=cut(parts.misfit), model=cut(parts.model)
+            self.simulation.get(figure, NONE),
+            next((self.numbers[name] for name in lower if name in self.numbers), NONE),
+            (half, half),
+            self.known.errors[figure].span,
+            {"iops": self.room, "mean": self.room[::-1]}.get(figure, ANY),
         )
+        if figure != "iops" or self.headroom is None:
+            return found
+        spare = math.log(max(self.headroom, 1.0))
+        cut = {name: (max(0.0, getattr(found, name)[0] - spare), 0.0)
+               for name in ("numbers", "misfit", "model")}  # fmt: skip
+        return replace(found, **cut)
 
     def certainty(self, figures: list[str]) -> Certainty:
         """Return what a result says of *figures*."""

@@ -195,9 +195,3 @@ def _stack_half(scenario: ResolvedScenario, cycles: float) -> float:
                 step = factor.adds[0] if factor.adds else value * math.expm1(up)
                 total += (step / cycles) ** 2
     return math.log1p(Z95 * math.sqrt(total))
-
-
-def bound_interval(known: UncertaintyBudget, bound: float) -> Interval:
-    """Return the interval of an operational *bound*: all but the simulation's part."""
-    low, high = replace(known.parts("iops"), simulation=NONE).around(bound)
-    return Interval(bound, low, high)

@@ -16,7 +16,6 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
@@ -45,12 +44,9 @@ how far it moves."""
 PERCENTS: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """Effect of the profiles' uncertain numbers on an answer, 95 %."""
-
-    spans: Mapping[str, Span]
-    """"iops", "mean", "p50" ... -> how far the figure's logarithm may lie below and above"""
+Numbers = Mapping[str, Span]
+"""Effect of the profiles' uncertain numbers on an answer: figure ("iops", "mean", "p50" ...) -> how
+far its logarithm may lie below and above, 95 %; without what short runs do not tell."""
 
 
 def design(n_factors: int, most: int = RUNS) -> npt.NDArray[np.int64]:
@@ -93,16 +89,16 @@ def numbers(
     scenario: ResolvedScenario,
     run: Callable[[ResolvedScenario], Collector],
     progress: Progress | None = None,
-) -> Numbers | None:
-    """Effect of the uncertain numbers of *scenario*, simulated shortly by *run*; None: none.
+) -> Numbers:
+    """Effect of the uncertain numbers of *scenario*, simulated shortly by *run*.
 
     A combination that cannot be simulated is left out.
     """
     found = factors(scenario)
-    if not found and not alternatives(scenario):
-        return None
-    signs = design(len(found))
     others = alternatives(scenario)
+    if not found and not others:
+        return {}
+    signs = design(len(found))
     scenarios = [
         scenario,
         *(moved(scenario, found, row) for row in signs.tolist()),
@@ -112,20 +108,20 @@ def numbers(
                            lambda _: "moving the profiles' numbers")  # fmt: skip
     base, rest = collected[0], collected[1:]
     if base is None or not any(kept is not None for kept in rest):
-        return None
+        return {}
     is_open = any(group.is_open for group in scenario.workload)
     levels = _levels(base)
     rows = [_answers(base, levels, kept, is_open=is_open) for kept in rest if kept is not None]
     weights = [weight for (_, weight), kept in zip(others, rest[len(signs) :], strict=True) if kept]
     first = len(rows) - len(weights)
     names = [n for n in rows[0] if all(n in row for row in rows)]
-    return Numbers({
+    return {
         n: _with_alternatives(
             two_sides([row[n] for row in rows[:first]]) if first > 1 else NONE,
             [(row[n][0], weight) for row, weight in zip(rows[first:], weights, strict=True)],
         )
         for n in names
-    })  # fmt: skip
+    }
 
 
 Half = tuple[ResolvedScenario, Callable[[ResolvedScenario], Collector]]

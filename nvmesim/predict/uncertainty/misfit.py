@@ -20,7 +20,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.catalog.profile import DriveProfile, Residual
 from nvmesim.predict.uncertainty.numbers import Z95
-from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
+from nvmesim.scenario.resolved import ResolvedScenario
 
 LENGTHS: Final = (0.35, 2.0, 2.5, 1.5)
 """Over which a residual loses what it says: share of reads, doublings of the size, of the depth,
@@ -127,27 +127,15 @@ def is_calibrated(profile: DriveProfile) -> bool:
 
 def _places(scenario: ResolvedScenario) -> Iterator[Where]:
     """Where the load lies for each of the scenario's drives: of each group one place."""
-    drives = max(1, len(scenario.drives))
-    for group in scenario.workload:
-        yield Where(group.read, group.mean_size, _depth(group) / drives,
-                    _drives_per_thread(group, scenario), group.access == "sequential",
-                    _sync(group))  # fmt: skip
-
-
-def _sync(group: WorkloadGroup) -> str:
-    """How *group* flushes, as rows say it."""
-    if group.write_through:
-        return "sync"
-    return "" if not group.sync_every else "fsync" if group.commits else "fdatasync"
-
-
-def _depth(group: WorkloadGroup) -> float:
-    return 1.0 if group.is_open else float(group.in_flight)
-
-
-def _drives_per_thread(group: WorkloadGroup, scenario: ResolvedScenario) -> float:
-    has_volume = any(t.kind == "volume" for t in group.targets)
-    return float(len(scenario.drives)) if has_volume or not group.threads_are_per_target else 1.0
+    drives = len(scenario.drives)
+    for g in scenario.workload:
+        is_shared = not g.threads_are_per_target or any(t.kind == "volume" for t in g.targets)
+        flush = "" if not g.sync_every else "fsync" if g.commits else "fdatasync"
+        yield Where(
+            g.read, g.mean_size, (1 if g.is_open else g.in_flight) / max(1, drives),
+            float(drives) if is_shared else 1.0, g.access == "sequential",
+            "sync" if g.write_through else flush,
+        )  # fmt: skip
 
 
 def _process(rows: Sequence[Residual], field: str, where: Where) -> Misfit:
@@ -173,14 +161,9 @@ def _kernel(a: Floats, b: Floats) -> Floats:
 
 def _stated(profile: DriveProfile, where: Where) -> Misfit:
     """From the largest misses that an older profile names; a mix inherits those of its parts."""
-    mixed = 0 < where.read < 1
-    own = [abs(e) for op, e in profile.missed.items() if _is_of(op, where.read)]
-    every = [abs(e) for e in profile.missed.values()] if mixed else []
-    worst = max(own or every, default=0.0)
+    kind = {0.0: "write", 1.0: "read"}.get(where.read, "rw")
+    every = {op: abs(error) for op, error in profile.missed.items()}
+    kinds = {op: next((k for k in ("rw", "write") if k in op), "read") for op in every}
+    own = [error for op, error in every.items() if kinds[op] == kind]
+    worst = max(own or (every.values() if kind == "rw" else ()), default=0.0)
     return Misfit(0.0, max(LEAST, math.log1p(worst) / Z95))
-
-
-def _is_of(op: str, read: float) -> bool:
-    if "rw" in op:
-        return 0 < read < 1
-    return read == 0 if "write" in op else read == 1

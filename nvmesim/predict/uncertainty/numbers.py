@@ -123,34 +123,24 @@ def _counts(scenario: ResolvedScenario, profile: Frozen, key: str, quantity: Qua
         places = named.get(part, ("filesystem", "guest"))  # sections are of either
         return any(name == getattr(g, place) for g in scenario.workload for place in places)
     if isinstance(profile, DriveProfile):
-        return _drive_counts(scenario, profile, key)
-    return _is_used(scenario, key)
+        writes = any(g.read < 1 for g in scenario.workload)
+        writes |= any(v.rebuild for v in scenario.volumes)
+        of_writes = key.startswith("write.") or key == "write_bandwidth"
+        is_idle = (of_writes and not writes) or (key == "host_submit" and not profile.host_included)
+        return not is_idle and profile.counts(key)
+    used = _USED.get("parity_rate" if key.startswith("rows.wakeup") else key)
+    return used is None or used(scenario)
 
 
-def _is_used(scenario: ResolvedScenario, key: str) -> bool:
-    """False for a number of a stack or an engine that this scenario has no use for."""
-    if key == "remote":
-        return len(scenario.sockets) > 1
-    if key == "per_child":
-        return bool(scenario.volumes)
-    if key == "sqpoll":
-        return any(g.sqpoll for g in scenario.workload)
-    if key == "per_batch":
-        return any(batch_of(scenario.stack, g) > 1 for g in scenario.workload)
-    if key == "bitmap_file":
-        return any(v.bitmap == "external" for v in scenario.volumes)
-    if key == "parity_rate" or key.startswith("rows.wakeup"):
-        return any(v.raid.parity for v in scenario.volumes)
-    return True
-
-
-def _drive_counts(scenario: ResolvedScenario, profile: DriveProfile, key: str) -> bool:
-    writes = any(g.read < 1 for g in scenario.workload) or any(v.rebuild for v in scenario.volumes)
-    if key == "host_submit" and not profile.host_included:
-        return False
-    if (key.startswith("write.") or key == "write_bandwidth") and not writes:
-        return False
-    return profile.counts(key)
+_USED: Final[Mapping[str, Callable[[ResolvedScenario], bool]]] = {
+    "remote": lambda s: len(s.sockets) > 1,
+    "per_child": lambda s: bool(s.volumes),
+    "sqpoll": lambda s: any(g.sqpoll for g in s.workload),
+    "per_batch": lambda s: any(batch_of(s.stack, g) > 1 for g in s.workload),
+    "bitmap_file": lambda s: any(v.bitmap == "external" for v in s.volumes),
+    "parity_rate": lambda s: any(v.raid.parity for v in s.volumes),
+}
+"""Number of a stack or an engine -> what a scenario must have for it to be of use."""
 
 
 def _single(label: str, key: str, q: Quantity) -> Factor | None:

@@ -8,11 +8,11 @@ function of these (`model_error`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from nvmesim.catalog.profile import Captured, DriveProfile
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.catalog.quantity import Residual
 from nvmesim.predict.uncertainty.misfit import is_calibrated
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
@@ -45,7 +45,8 @@ def model_class(scenario: ResolvedScenario, verdict: str = "") -> str:
         return "mixes"
     if verdict == "cpu":
         return CPU_BOUND
-    return "shared targets" if _shares_targets(scenario) else "drives alone"
+    shares = any(not g.threads_are_per_target and len(g.targets) > 1 for g in scenario.workload)
+    return "shared targets" if shares else "drives alone"
 
 
 def _of_volume(volume: Volume, scenario: ResolvedScenario) -> str:
@@ -63,10 +64,6 @@ def _of_volume(volume: Volume, scenario: ResolvedScenario) -> str:
     if level.parity:
         return "md parity writes"
     return "mixes" if level.copies == "one" else "mirrors"
-
-
-def _shares_targets(scenario: ResolvedScenario) -> bool:
-    return any(not g.threads_are_per_target and len(g.targets) > 1 for g in scenario.workload)
 
 
 # -- beyond what profiles were captured on --------------------------------------------------------
@@ -98,63 +95,38 @@ def outside(scenario: ResolvedScenario) -> tuple[Outside, ...]:
 
 
 def _of_drive(profile: DriveProfile, scenario: ResolvedScenario) -> Iterator[Outside]:
-    captured = profile.captured
+    captured, groups, name = profile.captured, scenario.workload, profile.name
     if captured is None:
-        if profile.writes_unmeasured and any(g.read < 1 for g in scenario.workload):
-            yield Outside("writes", "asked", "reads alone", profile.name)
+        if profile.writes_unmeasured and any(g.read < 1 for g in groups):
+            yield Outside("writes", "asked", "reads alone", name)
         return
-    yield from _depths(profile.name, captured, scenario)
-    yield from _sizes(profile.name, captured, scenario)
-    yield from _shares(profile.name, captured, scenario)
-    accesses = {group.access == "sequential" for group in scenario.workload}
+    closed = [g for g in groups if not g.is_open]
+    if closed and (depths := captured.depths):
+        depth = sum(g.in_flight for g in closed) / max(1, len(scenario.drives))
+        if not depths[0] * 0.99 <= depth <= depths[-1] * 1.01:
+            asked = f"{depth:,.0f}" if depth > 100 else f"{depth:.3g}"
+            yield Outside("depth", asked, _range(depths), name)
+    sizes = {n for g in groups for n, _ in (*g.block_sizes, *(g.write_block_sizes or ()))}
+    for size in sorted(sizes) if (known := captured.block_sizes) else ():
+        if not known[0] <= size <= known[-1]:
+            yield Outside("block size", format_size(size), _range(known, format_size), name)
+    for read in sorted({g.read for g in groups}) if (shares := captured.read_shares) else ():
+        if not min(shares) <= read <= max(shares):
+            listed = ", ".join(f"{share:.0%}" for share in shares)
+            yield Outside("share of reads", f"{read:.0%}", listed, name)
+    accesses = {group.access == "sequential" for group in groups}
     for sequential in sorted(accesses - set(captured.sequential) if captured.sequential else ()):
         words = ("random", "sequential")
-        yield Outside("access", words[sequential], words[not sequential], profile.name)
+        yield Outside("access", words[sequential], words[not sequential], name)
     if captured.stack and captured.stack != scenario.stack.name:
-        yield Outside("stack", scenario.stack.name, captured.stack, profile.name)
+        yield Outside("stack", scenario.stack.name, captured.stack, name)
     most = max(captured.drives, default=0)
     if most and len(scenario.drives) > most:
-        yield Outside("drives", str(len(scenario.drives)), _range(captured.drives), profile.name)
+        yield Outside("drives", str(len(scenario.drives)), _range(captured.drives), name)
 
 
-def _depths(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterator[Outside]:
-    closed = [g for g in scenario.workload if not g.is_open]
-    if not closed or not captured.depths:
-        return
-    depth = sum(g.in_flight for g in closed) / max(1, len(scenario.drives))
-    if not captured.depths[0] * 0.99 <= depth <= captured.depths[-1] * 1.01:
-        yield Outside(
-            "depth",
-            f"{depth:,.0f}" if depth > 100 else f"{depth:.3g}",
-            _range(captured.depths),
-            name,
-        )
-
-
-def _sizes(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterator[Outside]:
-    known = captured.block_sizes
-    asked = {size for g in scenario.workload for size, _ in g.write_block_sizes or g.block_sizes}
-    asked |= {size for g in scenario.workload for size, _ in g.block_sizes}
-    for size in sorted(asked):
-        if known and not known[0] <= size <= known[-1]:
-            yield Outside("block size", format_size(size), _sized(known), name)
-
-
-def _shares(name: str, captured: Captured, scenario: ResolvedScenario) -> Iterator[Outside]:
-    known = captured.read_shares
-    for read in sorted({group.read for group in scenario.workload}):
-        if known and not min(known) <= read <= max(known):
-            shares = ", ".join(f"{share:.0%}" for share in known)
-            yield Outside("share of reads", f"{read:.0%}", shares, name)
-
-
-def _range(values: Sequence[int]) -> str:
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _sized(values: Sequence[int]) -> str:
-    low, high = format_size(min(values)), format_size(max(values))
+def _range(values: Sequence[int], shown: Callable[[int], str] = str) -> str:
+    low, high = shown(min(values)), shown(max(values))
     return low if low == high else f"{low} to {high}"
 
 

@@ -19,8 +19,8 @@ from typing import Final
 
 from nvmesim.raid.geometry import RAID5_MAX_REQUEST, RaidGeometry
 from nvmesim.raid.map import BLOCK
-from nvmesim.raid.planner.parity import N_BUCKETS, ParityPlanner, Span, children_of
-from nvmesim.raid.planner.pieces import RawChild, RowRun, check_commands, keep, spend
+from nvmesim.raid.planner.parity import N_BUCKETS, ParityPlanner, Span
+from nvmesim.raid.planner.pieces import RawChild, RowRun, check_commands, children_of, keep, spend
 
 JOIN: Final = 0.5
 """Chance that data joins the rows of a stripe whose reads end in the same round: an even race.

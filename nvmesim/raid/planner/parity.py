@@ -14,7 +14,14 @@ from typing import Final
 
 from nvmesim.raid.geometry import RAID5_MAX_REQUEST, Op, RaidGeometry
 from nvmesim.raid.map import BLOCK
-from nvmesim.raid.planner.pieces import Command, RawChild, RowRun, merge_rows, submission_pieces
+from nvmesim.raid.planner.pieces import (
+    Command,
+    RawChild,
+    RowRun,
+    children_of,
+    merge_rows,
+    submission_pieces,
+)
 
 # -- one 4 KiB row: read-modify-write or reconstruct-write ----------------------------------------
 #
@@ -373,8 +380,3 @@ def _mask(members: Iterator[int] | tuple[int, ...]) -> int:
     for member in members:
         mask |= 1 << member
     return mask
-
-
-def children_of(commands: list[Command], *, is_write: bool) -> list[RawChild]:
-    """*commands* as children of a plan."""
-    return [((c.member,), is_write, c.start, c.end - c.start, c.bios) for c in commands]

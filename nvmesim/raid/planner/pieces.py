@@ -194,6 +194,11 @@ def merge_bios(bios: Iterable[Bio], newest_first: bool, max_bytes: int) -> list[
     return plug.done
 
 
+def children_of(commands: Iterable[Command], *, is_write: bool) -> list[RawChild]:
+    """*commands* as children of a plan."""
+    return [((c.member,), is_write, c.start, c.end - c.start, c.bios) for c in commands]
+
+
 def merge_rows(runs: Iterable[RowRun], newest_first: bool, max_bytes: int) -> list[Command]:
     """Commands that the members see when md submits rows of 4 KiB bios under one plug.
 
@@ -336,9 +341,9 @@ def crosses_barriers(geometry: RaidGeometry, block_size: int, step: int, offset:
 
 
 def plan_pieces(
-    geometry: RaidGeometry, op: Op, offset: int, length: int, *, below: bool = False
-) -> list[RawChild]:
-    """Children of one request on a raid0, raid1 or raid10.
+    geometry: RaidGeometry, op: Op, offset: int, length: int, cache: object, below: bool
+) -> list[list[RawChild]]:
+    """The one phase of a request on a raid0, raid1 or raid10, which have no stripe *cache*.
 
     *below* says that the request lies where rebuilding members are good already.
     """
@@ -353,7 +358,7 @@ def plan_pieces(
         for start, size in pieces:
             order = read_order(geometry, geometry.address_map.locate(start), below)
             found.append((tuple(member for member, _ in order), False, order[0][1], size, 1))
-        return found
+        return [found]
     bios = [
         (member, member_offset, size)
         for start, size in pieces
@@ -363,9 +368,9 @@ def plan_pieces(
     # Kernel 6.1 plugs a write as a whole; 6.12 does so only for the sake of a bitmap.
     newest_first = geometry.kernel == "6.1"
     if not newest_first and (level == 0 or geometry.bitmap == "none"):
-        return [((member,), True, start, size, 1) for member, start, size in bios]
+        return [[((member,), True, start, size, 1) for member, start, size in bios]]
     commands = merge_bios(bios, newest_first, geometry.max_sectors)
-    return [((c.member,), True, c.start, c.end - c.start, c.bios) for c in commands]
+    return [children_of(commands, is_write=True)]
 
 
 def read_order(geometry: RaidGeometry, places: Sequence[Place], below: bool) -> list[Place]:

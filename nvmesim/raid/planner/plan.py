@@ -75,13 +75,6 @@ def raw_plan(
     return phases
 
 
-def _pieces_plan(
-    geometry: RaidGeometry, op: Op, offset: int, length: int, cache: StripeCache | None, below: bool
-) -> RawPlan:
-    """Requests that are cut and copied: one phase. Such a level has no stripe cache."""
-    return [plan_pieces(geometry, op, offset, length, below=below)]
-
-
 def _parity_plan(
     geometry: RaidGeometry, op: Op, offset: int, length: int, cache: StripeCache | None, below: bool
 ) -> RawPlan:
@@ -93,7 +86,7 @@ def _parity_plan(
 
 
 PLANNERS: Final[dict[str, Planner]] = {
-    "pieces": _pieces_plan, "parity": _parity_plan, "records": plan_records,
+    "pieces": plan_pieces, "parity": _parity_plan, "records": plan_records,
 }  # fmt: skip
 """Key of a level's record -> what plans its requests."""
 

@@ -84,7 +84,7 @@ def _tried(found: Best, colour: alt.Color, shape: alt.Shape) -> Drawing:
     ]  # fmt: skip
     if not rows:
         return c.nothing("no load was tried that has a p99")
-    limit = found.goal.limits.p99
+    limit = found.goal.p99
     goal = [] if limit is None else [limit * 1e6]
     up = c.y("us", "p99, µs", log=[*(float(r["us"]) for r in rows), *goal])
     across = c.x("kiops", "kIOPS", zero=False, ticks=6)

@@ -7,12 +7,12 @@ from typing import Final
 
 import altair as alt
 
-from nvmesim.predict.result import Result
+from nvmesim.predict.result import FULL, Result
 from nvmesim.show import palette, words
 from nvmesim.show.answer import operations
 from nvmesim.show.charts import base as c
 from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
-from nvmesim.show.station_groups import FULL, equal_members, station_groups
+from nvmesim.show.station_groups import equal_members, station_groups
 
 MOST_POINTS: Final = 240
 """Points of one line: more than the eye resolves only make the page heavier."""

@@ -208,11 +208,11 @@ def heat(frame: pl.DataFrame, over: str, *, title: str = "") -> Drawing:
         return c.nothing(_NONE)
     rows: Rows = [
         {"case": str(case), "station": station, "busy": round(busy, 4), "text": f"{busy * 100:.0f}",
-         "load": palette.load_words(round(busy, 4))} for case, station, busy in found
+         "load": palette.load_step(round(busy, 4))[0]} for case, station, busy in found
     ]  # fmt: skip
     cases = list(dict.fromkeys(r["case"] for r in rows))
     stations = list(dict.fromkeys(r["station"] for r in rows))
-    names, colours = zip(*palette.load_legend(), strict=True)
+    names, colours = zip(*((words, colour) for _, words, colour in palette.LOADS), strict=True)
     across = alt.X("case:N", title=title or over, sort=cases, axis=alt.Axis(labelAngle=0))
     up = c.y("station", names=stations)
     look = c.series("load", names, colours=colours, title="busy", shown=True)

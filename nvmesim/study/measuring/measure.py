@@ -31,6 +31,7 @@ from nvmesim.catalog.profile import DriveProfile
 from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import CaptureError, FitError, InfrastructureError, InputError
 from nvmesim.files import write_text
+from nvmesim.measure.control import Progress
 from nvmesim.measure.latency import samples
 from nvmesim.predict.uncertainty.design import design
 from nvmesim.predict.uncertainty.numbers import Z95, Factor, factors, label_of, moved
@@ -59,7 +60,6 @@ tells nothing seems to tell a tenth."""
 NOISE: Final = (0.01, 0.05)
 """Standard error of the logarithm of a measured rate, and of a p99."""
 
-Progress = Callable[[str, float], None]
 Answer = Callable[[DriveProfile], list[ResolvedScenario]]
 """The scenarios whose throughput and p99 are asked for, with a drive."""
 

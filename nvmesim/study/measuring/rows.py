@@ -75,14 +75,20 @@ def options(row: Row, target: str, *, size: str = "", engine: str = "io_uring") 
     settle = [f"--steadystate={STEADY}", f"--steadystate_duration={SETTLE}",
               f"--steadystate_ramp_time={RAMP}"]  # fmt: skip
     return [
-        f"--name={row.name}", f"--filename={target}", f"--rw={row.op}", f"--bs={row.kib}k",
-        f"--numjobs={row.jobs}", f"--iodepth={row.depth}", f"--ioengine={engine}", "--direct=1",
-        "--norandommap=1", "--randrepeat=0", "--time_based=1", f"--runtime={row.seconds}",
+        f"--name={row.name}", f"--filename={target}", f"--ioengine={engine}", "--direct=1",
+        "--norandommap=1", "--randrepeat=0", "--time_based=1",
+        *(f"--{load}" for load in _load(row, row.seconds)),
         "--group_reporting=1", "--output-format=json", *settle,
-        *(["--rwmixread=70"] if row.op == "randrw" else []),
         *([f"--size={size}"] if size else []),
         *([] if row.writes else ["--readonly"]),
     ]  # fmt: skip
+
+
+def _load(row: Row, seconds: int) -> list[str]:
+    """Keys and values of fio that say what *row* asks of the drive."""
+    mix = ["rwmixread=70"] if row.op == "randrw" else []
+    return [f"rw={row.op}", f"bs={row.kib}k", f"numjobs={row.jobs}", f"iodepth={row.depth}",
+            f"runtime={seconds}", *mix]  # fmt: skip
 
 
 def fio_job(rows: Sequence[Row] = PLAN, drive: str = "/dev/nvmeXn1") -> str:
@@ -114,11 +120,7 @@ group_reporting=1
 """
     ]
     for row in rows:
-        lines = [f"# {row.tells}", f"[{row.name}]", "stonewall", f"rw={row.op}", f"bs={row.kib}k",
-                 f"numjobs={row.jobs}", f"iodepth={row.depth}",
-                 f"runtime={row.seconds - RAMP}"]  # fmt: skip
-        if row.op == "randrw":
-            lines.append("rwmixread=70")
+        lines = [f"# {row.tells}", f"[{row.name}]", "stonewall", *_load(row, row.seconds - RAMP)]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 

@@ -11,22 +11,15 @@ import polars as pl
 
 from nvmesim.errors import InputError
 from nvmesim.measure.control import MAX_REQUESTS
+from nvmesim.measure.control import Progress as Progress
 from nvmesim.predict.prepare import EngineFactory
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.sweep.plan import check, make_plan, put
+from nvmesim.study.sweep.plan import SweepPlan, check, make_plan, put
 from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob, answer, content_of, to_frame
-from nvmesim.study.sweep.store import (
-    Store,
-    check_format,
-    check_same,
-    header,
-    read_header,
-)
-from nvmesim.study.sweep.workers import WorkerPool, usable_cpus
+from nvmesim.study.sweep.store import Store, check_format, finished, header
+from nvmesim.study.sweep.workers import WorkerPool, answers_of_cluster, usable_cpus
 
-Progress = Callable[[str, float], None]
-"""Called with what is being done and how far it is, 0 to 1."""
 FEW: Final = 3
 """Fewer points than this are not worth starting processes for."""
 
@@ -92,55 +85,56 @@ def sweep(
     settings = Settings(engine, seed, precision, requests, max_requests, cache, certainty)
     plan = make_plan(over)
     tables, base = tables_of(scenario)
-    inputs = content_of([tables, check(tables, base, plan)])
-    head = header(plan.describe(), inputs, settings.plain())
-    tally = tally if tally is not None else SweepTally()
-    tally.points = total = len(plan)
+    head = header(plan.describe(), content_of([tables, check(tables, base, plan)]), settings)
+    tally = tally or SweepTally()
 
-    def rows(store: Store | None) -> pl.DataFrame:
-        """Simulate what *store* does not hold yet, and return the whole table."""
-        kept = {} if store is None else dict(store.answers)
-        for one in kept.values():
-            tally.count(one, is_kept=True)
-        found = {number: one.row for number, one in kept.items()}
-
-        def say() -> None:
-            if progress is not None:
-                failed = f", {tally.failed} that cannot be built" if tally.failed else ""
-                done = len(found)
-                progress(f"{done:,} of {total:,} points{failed}", done / max(1, total))
-
-        say()
+    def answers(kept: Mapping[int, Any]) -> Iterator[PointAnswer]:
         jobs = (
             SweepJob(number, put(tables, change), base, settings)
             for number, change in enumerate(plan.changes()) if number not in kept
         )  # fmt: skip
-        here = not isinstance(engine, str)  # an engine of the caller's own stays in this process
-        left = total - len(kept)
-        for one in simulate_all(jobs, left, workers=1 if here else workers, dask=dask):
-            if one.number in found:
-                continue
+        # an engine of the caller's own stays in this process
+        n = workers if isinstance(engine, str) else 1
+        return simulate_all(jobs, len(plan) - len(kept), workers=n, dask=dask)
+
+    if output is None:
+        return _table(plan, answers, tally, progress)
+    path = check_format(Path(output))
+    if resume and (frame := finished(path, head)) is not None:
+        tally.points = tally.kept = len(frame)
+        return frame
+    with Store(path, head, resume=resume) as store:
+        frame = _table(plan, answers, tally, progress, store)
+        store.finish(frame)
+    return frame
+
+
+def _table(
+    plan: SweepPlan, answers: Callable[[Mapping[int, Any]], Iterator[PointAnswer]],
+    tally: SweepTally, progress: Progress | None, store: Store | None = None,
+) -> pl.DataFrame:  # fmt: skip
+    """Simulate what *store* does not hold yet, and return the whole table."""
+    tally.points = len(plan)
+    kept = {} if store is None else dict(store.answers)
+    for one in kept.values():
+        tally.count(one, is_kept=True)
+    found = {number: one.row for number, one in kept.items()}
+
+    def say() -> None:
+        if progress is not None:
+            failed = f", {tally.failed} that cannot be built" if tally.failed else ""
+            share = len(found) / max(1, len(plan))
+            progress(f"{len(found):,} of {len(plan):,} points{failed}", share)
+
+    say()
+    for one in answers(kept):
+        if one.number not in found:
             found[one.number] = one.row
             tally.count(one)
             if store is not None:
                 store.add(one)
             say()
-        return to_frame(plan.keys, plan.points(), [found[n] for n in range(total)])
-
-    if output is None:
-        return rows(None)
-    path = Path(output)
-    check_format(path)
-    is_finished = path.is_file() and not path.with_name(f"{path.name}.partial").exists()
-    if resume and is_finished and path.suffix.lower() != ".csv":
-        check_same(path, read_header(path), head)
-        frame = pl.read_parquet(path)
-        tally.points = tally.kept = len(frame)
-        return frame
-    with Store(path, head, resume=resume) as store:
-        frame = rows(store)
-        store.finish(frame)
-    return frame
+    return to_frame(plan.keys, plan.points(), [found[n] for n in range(len(plan))])
 
 
 def tables_of(scenario: Scenario | str | Path | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -157,8 +151,6 @@ def simulate_all(
 ) -> Iterator[PointAnswer]:  # fmt: skip
     """Yield the answers to *count* jobs as they finish: here, in processes or on *dask*."""
     if dask is not None:
-        from nvmesim.study.sweep.workers import answers_of_cluster
-
         yield from answers_of_cluster(dask, jobs)
         return
     if workers is not None and workers < 1:

@@ -16,8 +16,8 @@ from typing import IO, Any, Final
 import polars as pl
 
 from nvmesim.errors import InputError
-from nvmesim.files import written
-from nvmesim.study.sweep.point import PointAnswer, content_of, fingerprint
+from nvmesim.files import locked, written
+from nvmesim.study.sweep.point import PointAnswer, Settings, content_of, fingerprint
 from nvmesim.version import __version__
 
 FORMAT: Final = 1
@@ -29,8 +29,8 @@ FORMATS: Final = (".parquet", ".csv")
 # The table --------------------------------------------------------------------------------------
 
 
-def check_format(path: Path) -> None:
-    """Raise InputError unless the ending of *path* names a format that is written.
+def check_format(path: Path) -> Path:
+    """Return *path*; InputError unless the ending of *path* names a format that is written.
 
     >>> check_format(Path("points.xlsx"))
     Traceback (most recent call last):
@@ -40,6 +40,7 @@ def check_format(path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
         found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
         raise InputError(f"{path}: {found}; a table is .parquet or .csv")
+    return path
 
 
 def write_frame(frame: pl.DataFrame, path: Path, head: Mapping[str, Any] | None = None) -> None:
@@ -68,24 +69,29 @@ def _for_a_spreadsheet(frame: pl.DataFrame) -> pl.DataFrame:
     return cells.rename(heads)
 
 
-def read_header(path: Path) -> Any:
-    """Return the header in a finished Parquet file *path*; None if it has none."""
+def finished(path: Path, head: Mapping[str, Any]) -> pl.DataFrame | None:
+    """Return the finished table in *path*, of the sweep with *head*; a .csv says not which."""
+    is_whole = path.is_file() and not path.with_name(f"{path.name}.partial").exists()
+    if not is_whole or path.suffix.lower() == ".csv":
+        return None
     try:
-        return json.loads(pl.read_parquet_metadata(path).get(METADATA, "null"))
+        found = json.loads(pl.read_parquet_metadata(path).get(METADATA, "null"))
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{path}: is no Parquet file ({' '.join(str(error).split())})") from None
     except ValueError:
-        return None
+        found = None
+    check_same(path, found, head)
+    return pl.read_parquet(path)
 
 
 # Which sweep a file is of -----------------------------------------------------------------------
 
 
-def header(plan: Mapping[str, Any], inputs: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def header(plan: Mapping[str, Any], inputs: str, settings: Settings) -> dict[str, Any]:
     """Return what says which sweep a file is of: program, catalog, scenario, points, settings."""
     return {
         "format": FORMAT, "nvmesim": __version__, "fingerprint": fingerprint(), "plan": plan,
-        "inputs": inputs, "settings": dict(settings),
+        "inputs": inputs, "settings": settings.plain(),
     }  # fmt: skip
 
 
@@ -125,7 +131,8 @@ class Store:
             )
         self._file: IO[bytes] = open(self.partial, "a+b", buffering=0)  # noqa: SIM115
         try:
-            _lock(self._file, self.partial)
+            if not locked(self._file):
+                raise InputError(f"{self.partial}: another sweep is writing it now")
             self._read()
             if not self._file.tell():
                 self._write(json.dumps(head))
@@ -189,17 +196,3 @@ class Store:
             whole += len(line)
         self._file.truncate(whole)
         self._file.seek(0, os.SEEK_END)
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    """Refuse to write where another sweep writes; where there are no locks, there is no check."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"{path}: another sweep is writing it now") from None
-    except OSError:
-        return  # a file system without locks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,6 +12,7 @@ from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.fit import fit_stack
 from nvmesim.catalog.load import quantities
 from nvmesim.errors import FitError, InputError, NvmesimError
+from nvmesim.measure.control import Progress
 from nvmesim.predict.result import Result
 from nvmesim.study.validate.predict import Change, Naive, Predictor, Value
 from nvmesim.study.validate.published import Fit, InputFit, Key, Question, Row, metric, read_set
@@ -28,8 +29,6 @@ UNITS: Final = {
     "commands": (1e3, "k/s"),
 }
 """Last word of a number's key -> how it is shown."""
-
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)

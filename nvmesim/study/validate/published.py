@@ -122,17 +122,6 @@ class Fit(Frozen):
         return self.config, self.metric, self.reference
 
 
-class Uncertain(Frozen):
-    """A number that the set does not determine, with the range that it may have."""
-
-    name: str
-    set: tuple[str, ...] = Field(min_length=1)
-    only: str = "*"
-    low: float
-    high: float
-    about: str
-
-
 class InputFit(Frozen):
     """The drive and its stack are fitted as `nvmesim calibrate --stack` does, on input rows."""
 
@@ -176,7 +165,8 @@ class SetFile(Frozen):
     noise: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     noise_why: str = ""
     fit: tuple[Fit, ...] = ()
-    uncertain: tuple[Uncertain, ...] = ()
+    uncertain: tuple[dict[str, Any], ...] = ()
+    """Numbers that the set does not determine, with the range that each may have: for readers."""
     drive_fit: InputFit | None = None
     catalog: FromCatalog | None = None
     configs: dict[str, Config]
