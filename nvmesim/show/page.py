@@ -7,12 +7,12 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from nvmesim.show import palette
 from nvmesim.show.blocks import Block, Charts, Column, Line, Section
@@ -34,15 +34,6 @@ def policy(nonce: str) -> str:
     )
 
 
-def escaped(text: object) -> str:
-    """*text* on one line, safe between tags and in quoted attributes.
-
-    >>> escaped('<b>"x"</b>')
-    '&lt;b&gt;&#34;x&#34;&lt;/b&gt;'
-    """
-    return str(escape(_micro(one_line(str(text)))))
-
-
 def _micro(text: str) -> str:
     """*text* with the sign of microseconds, which a terminal may not have."""
     return _MICRO.sub(" µs", text)
@@ -59,9 +50,15 @@ def html(blocks: Iterable[Block]) -> Markup:
     return Markup("".join(f"{text}\n" for text in shown if text))
 
 
-def rendered(template: str, **values: Any) -> str:
-    """Return a *template* of the pages with its *values*."""
-    return _environment().get_template(template).render(**values)
+def template(name: str) -> str:
+    """Return the text of a template of the pages, or of "package:NAME"."""
+    package, _, file = name.rpartition(":")
+    return (resources.files(package or "nvmesim.show") / "templates" / file).read_text("utf-8")
+
+
+def rendered(name: str, **values: Any) -> str:
+    """Return a `template` with its *values*."""
+    return _environment().get_template(name).render(**values)
 
 
 def document(title: str, blocks: Iterable[Block]) -> str:
@@ -79,11 +76,6 @@ def document(title: str, blocks: Iterable[Block]) -> str:
         body=html(shown[first:]), css=Markup(asset("report.css")), bundle=Markup(bundle()),
         js=Markup(asset("report.js")),
     )  # fmt: skip
-
-
-def figures(charts: Mapping[str, tuple[LayerChart, str]]) -> Markup:
-    """Return all charts: title -> (chart, caption)."""
-    return html([Charts(charts)])
 
 
 def chart_page(
@@ -117,30 +109,23 @@ def script_json(value: Any) -> str:
 
 @functools.cache
 def _environment() -> Environment:
-    def load(name: str) -> str:
-        return (resources.files("nvmesim.show") / "templates" / name).read_text("utf-8")
-
     def safe(value: Any) -> Any:
         """Take control characters out of each text that a template shows."""
         is_text = isinstance(value, str) and not isinstance(value, Markup)
         return _micro(one_line(value)) if is_text else value
 
     made = Environment(
-        autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(load), finalize=safe
+        autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(template), finalize=safe
     )
     made.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")
     made.globals.update(
-        html=html, plural=plural, anchor=_anchor, heading=_heading, lines=_lines, percent=percent,
+        html=html, plural=plural, heading=_heading, lines=_lines, percent=percent,
         figures_of=_figures_of, fitted=_fitted, palette=palette,
+        anchor=lambda title: "-".join(re.findall("[a-z0-9]+", title.lower())),
         text_width=lambda text, size: len(text) * size * GLYPH,
         load_step=palette.load_step,
     )  # fmt: skip
     return made
-
-
-def _anchor(title: str) -> str:
-    """The name of a section in an address."""
-    return "-".join(re.findall("[a-z0-9]+", title.lower()))
 
 
 def _figures_of(charts: Charts) -> Iterator[dict[str, Any]]:

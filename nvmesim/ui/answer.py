@@ -7,13 +7,15 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from markupsafe import Markup
+
 from nvmesim.errors import InputError
-from nvmesim.measure.figures import Relief
 from nvmesim.measure.paired import Comparison
 from nvmesim.predict.bottleneck import best_relief
 from nvmesim.predict.changes import watts
@@ -23,7 +25,7 @@ from nvmesim.show import answer as shown
 from nvmesim.show import words
 from nvmesim.show.blocks import Block, Bullets, Charts, Range, Ranges, Section, Warnings, present
 from nvmesim.show.blocks import table as table_of
-from nvmesim.show.page import escaped, figures, html, script_json
+from nvmesim.show.page import html, rendered, script_json
 from nvmesim.show.report import server
 from nvmesim.study.best import STATES, in_state, volumes_of
 from nvmesim.study.choose import capacity
@@ -40,68 +42,47 @@ WAIT: Final = '<span class="wait">…</span>'
 
 def first(result: Result) -> str:
     """Return the figures of a first look: how sure they are is not known yet, and not shown."""
-    says = f"About {words.about(result.total.iops.value)} IOPS, how sure: {WAIT}"
-    verdict = ""
-    if result.goal is not None:
-        verdict = f'<p class="goal wait">Goal {words.time(result.goal.limit)}: …</p>'
-    return f'<div class="fast"><div class="stick"><p class="why">{says}</p>{verdict}</div>' \
-           f"{html([shown.cards(result, is_first_look=True)])}</div>"  # fmt: skip
+    says = f"About {words.about(result.total.iops.value)} IOPS, how sure: "
+    goal = result.goal and ("wait", "", f"Goal {words.time(result.goal.limit)}: …")
+    return rendered(
+        "nvmesim.ui:answer.html", says=Markup(says + WAIT), goal=goal, slow=None,
+        fast=html([shown.cards(result, is_first_look=True)]),
+    )  # fmt: skip
 
 
 def answer(result: Result) -> str:
     """Return the whole answer: headline and verdict, bars, figures, what would help, charts."""
     changes = result.bottleneck.reliefs
-    fast = html([shown.ranges(result), shown.cards(result)])
-    sections = [
-        html([Warnings(tuple(result.warnings))]),
-        _section("What would help",
-                 f"{html(present(shown.reliefs(changes)))}{_apply(shown.helping(changes))}"),
-        _section("Latency", _charts(result)),
-        _section("The server under this load", html(present(server(result)))),
-        _folded("How it is known", html([shown.facts(result), shown.known(result)])),
-        _folded(words.plural(len(result.assumptions), "assumption"),
-                html(present(shown.assumed(result)))),
-    ]  # fmt: skip
-    return (
-        f'<div class="fast"><div class="stick"><p class="why">{escaped(shown.headline(result))}</p>'
-        f'{_verdict(result)}</div>{fast}</div><div class="slow">{"".join(sections)}</div>'
-    )
+    slow = {
+        "warnings": html([Warnings(tuple(result.warnings))]),
+        "reliefs": html(present(shown.reliefs(changes))),
+        "settings": [(json.dumps(dict(relief.set), default=str), relief.change)
+                     for relief in shown.helping(changes) if relief.set],
+        "charts": html([_charts(result)]), "server": html(present(server(result))),
+        "known": html([shown.facts(result), shown.known(result)]),
+        "assumed": html(present(shown.assumed(result))),
+        "assumptions": words.plural(len(result.assumptions), "assumption"),
+    }  # fmt: skip
+    return rendered(
+        "nvmesim.ui:answer.html", says=shown.headline(result), goal=_verdict(result), slow=slow,
+        fast=html([shown.ranges(result), shown.cards(result)]),
+    )  # fmt: skip
 
 
-def _verdict(result: Result) -> str:
-    """Say how likely the goal is met; green from `SURE` on."""
+def _verdict(result: Result) -> tuple[str, str, str] | None:
+    """How it looks, its sign, and how likely the goal is met; green from `SURE` on."""
     goal = result.goal
     if goal is None or goal.probability is None:
-        return ""
+        return None
     p = goal.probability
     css, sign = ("met", "✓") if p >= SURE else ("missed", "✗") if p <= 1 - SURE else ("unsure", "?")
-    limit = words.time(goal.limit)
-    asked, chance = f"{goal.what} within {limit}", f"with a probability of {words.chance(p)}"
+    asked = f"{goal.what} within {words.time(goal.limit)}"
     verb = "Meets" if p >= 0.5 else "Misses" if css == "missed" else "More likely misses"
-    text = f"{verb} {asked} {chance}" if p >= 0.5 else f"{verb} {asked}: met {chance}"
-    return f'<p class="goal {css}"><b aria-hidden="true">{sign}</b> {escaped(text)}</p>'
+    chance = f"{'' if p >= 0.5 else ': met'} with a probability of {words.chance(p)}"
+    return css, sign, f"{verb} {asked}{chance}"
 
 
-def _apply(reliefs: Sequence[Relief]) -> str:
-    """Return a button for each change that has its exact setting."""
-    buttons = [
-        f'<button type="button" class="apply" data-set="'
-        f'{escaped(json.dumps(dict(relief.set), default=str))}">Apply: {escaped(relief.change)}'
-        "</button>"
-        for relief in reliefs if relief.set
-    ]  # fmt: skip
-    return f'<p class="tools">{"".join(buttons)}</p>' if buttons else ""
-
-
-def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escaped(title)}</h2>{body}</section>" if body else ""
-
-
-def _folded(title: str, body: str) -> str:
-    return f"<details><summary>{escaped(title)}</summary>{body}</details>" if body else ""
-
-
-def _charts(result: Result) -> str:
+def _charts(result: Result) -> Charts:
     # Altair takes a second to import, and a first look needs none.
     from nvmesim.show.charts.result import latency_cdf, latency_curve, utilization
 
@@ -113,7 +94,7 @@ def _charts(result: Result) -> str:
     if len(result.total.latency.bin_s):
         charts["Share of requests within a latency"] = (latency_cdf(result), "")
     charts["Busy, along the path"] = (utilization(result), "")
-    return figures(charts)
+    return Charts(charts)
 
 
 # Two to four quotes -------------------------------------------------------------------------------
@@ -206,7 +187,15 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
     }  # a row of their own
     return {
         **{_label(k): [_said(k, text) for text in v] for k, v in own.items()},
-        "drives": [_drives(q.scenario) for q in quotes],
+        "drives": [
+            ", ".join(
+                f"{n} x {name}"
+                for name, n in Counter(
+                    d.profile.model or d.profile.name for d in q.scenario.drives
+                ).items()
+            )
+            for q in quotes
+        ],
         "usable TB": [f"{q.capacity / 1e12:.4g}" for q in quotes],
         "price, EUR": ["not known" if e is None else f"{e:,.0f}" for _, e, _ in rates],
         "W, drives and CPUs": ["not known" if w is None else f"{w:,.0f}" for *_, w in rates],
@@ -220,7 +209,12 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
         "IOPS, a drive failed": [_iops(q.degraded) for q in quotes],
         "IOPS, while it is rebuilt": [_iops(q.rebuilding) for q in quotes],
         "hours to rebuild": ["-" if r is None else f"{r.hours:.2g}" for r in rebuilds],
-        "limited by": [_limit(r) for r in results],
+        "limited by": [
+            r.bottleneck.sentence.removeprefix("Limited by ")
+            .removesuffix(".")
+            .removesuffix(f"; {best_relief(())}")
+            for r in results
+        ],
         "lacks of the goal": [_lacks(r) for r in results],
         "IOPS against 1": ["", *against],
     }
@@ -258,17 +252,6 @@ def _said(key: str, text: str) -> str:
     if control.form == "part":
         known = {part["name"]: part["label"] for part in parts(control.kind)}
     return known.get(text, text)
-
-
-def _limit(result: Result) -> str:
-    """What stops it, in the words of its sentence."""
-    said = result.bottleneck.sentence.removeprefix("Limited by ")
-    return said.removesuffix(".").removesuffix(f"; {best_relief(())}")
-
-
-def _drives(scenario: ResolvedScenario) -> str:
-    names = [drive.profile.model or drive.profile.name for drive in scenario.drives]
-    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
 
 def _iops(result: Result | None) -> str:

@@ -48,28 +48,6 @@ ACTIONS: Final = (
 )  # fmt: skip
 PAGES: Final = {"design": "Design", "drive": "Drive", "compare": "Compare", "choose": "Choose",
                 "server": "Server", "check": "Check"}  # fmt: skip
-POINTS: Final = """\
-op,block_size,jobs,iodepth,iops,lat_mean_us
-randread,4 KiB,1,1,,80
-randread,4 KiB,8,32,640000,
-randwrite,4 KiB,1,1,,20
-randwrite,4 KiB,8,32,200000,
-read,128 KiB,1,32,25000,
-write,128 KiB,1,32,16000,
-"""
-ROWS: Final = """\
-op,block_size,jobs,iodepth,iops
-randread,4 KiB,1,1,14400
-randread,4 KiB,4,32,57000
-"""
-SHEET: Final = (
-    ("capacity", "Capacity"), ("link", "Link"),
-    ("random_read", "Random read, 4 KiB"), ("random_write", "Random write, 4 KiB, sustained"),
-    ("mix_70_30", "Random 70/30, 4 KiB"), ("sequential_read", "Sequential read, 128 KiB"),
-    ("sequential_write", "Sequential write, 128 KiB"), ("read_latency", "Read latency, typical"),
-    ("write_latency", "Write latency, typical"),
-)  # fmt: skip
-"""Fields of the datasheet: key and label."""
 
 
 def create_app(token: str, port: int, opened: Sequence[str] = ()) -> Starlette:
@@ -107,7 +85,7 @@ def _page(request: Request) -> Response:
     return HTMLResponse(_TEMPLATES.get_template(f"{name}.html").render(
         page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),
         now=values(start()), parts=parts, opened=request.app.state.api.opened,
-        goal=to_text(GOAL), points=POINTS, rows=ROWS, levels=MD_LEVELS, sheet=SHEET, examples=KEYS,
+        goal=to_text(GOAL), levels=MD_LEVELS, examples=KEYS,
     ))  # fmt: skip
 
 

@@ -11,8 +11,9 @@ import pytest
 from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict, to_text
+from nvmesim.show.page import template
 from nvmesim.ui import controls
-from nvmesim.ui.app import PAGES, POINTS
+from nvmesim.ui.app import PAGES
 from nvmesim.ui.controls import parts
 from tests.ui.conftest import SMALL
 
@@ -169,9 +170,10 @@ def test_a_goal_chooses(page):
 
 
 def test_a_table_of_points_becomes_a_drive_of_the_design(page):
-    assert next(csv.DictReader(io.StringIO(POINTS)))["op"] == "randread"
+    points = re.findall(r'placeholder="(op,[^"]*)"', template("nvmesim.ui:drive.html"))[0]
+    assert next(csv.DictReader(io.StringIO(points)))["op"] == "randread"
     name = "typed <b>drive</b>"
-    job = page.post("api/calibrate", {"points": POINTS, "name": name}).json()["job"]
+    job = page.post("api/calibrate", {"points": points, "name": name}).json()["job"]
     done = page.wait(job)
     assert "worst error on" in done["html"]
     assert "<b>drive</b>" not in done["html"]

@@ -23,7 +23,7 @@ PERCENTILE_COLOURS: Final = {"p50": palette.READ, "p99": palette.WRITE, "p99.9":
 MOST_LINES: Final = 6
 CDF_POINTS: Final = 120
 FASTER: Final = "share of requests that are faster"
-SAMPLE_LEVELS: Final = 120
+LEVELS: Final = 120
 WINDOWS: Final = 120
 ROLES: Final = {"measured": "circle", "held out": "diamond", "not fitted": "cross"}
 
@@ -119,7 +119,10 @@ def distributions(tables: Mapping[str, Floats]) -> Drawing:
     """Share of requests that are faster, against latency: name -> seconds."""
     rows: Rows = [
         {"of": name, "what": name, "us": rounded(float(v) * 1e6), "nines": round(float(n), 4)}
-        for name, samples in tables.items() for nines in [nines_of(samples)]
+        for name, samples in tables.items()
+        # as far out as a distribution of so many samples can be drawn
+        for most in [math.log10(max(len(samples) / c.FEWEST_BEYOND, 2.0))]
+        for nines in [np.linspace(0.02, most, LEVELS)]
         for n, v in zip(nines, np.quantile(samples, 1 - 10.0**-nines), strict=True)
     ]  # fmt: skip
     return _nines_chart(rows, list(tables), "")
@@ -138,12 +141,6 @@ def _nines_chart(rows: Rows, names: Sequence[str], note: str) -> Drawing:
         c.mark("line", rows, across, up, look.colour, dashes, strokeWidth=2),
         height=280, says=f"Distribution of latency of {', '.join(names)}.",
     )  # fmt: skip
-
-
-def nines_of(samples: Floats) -> Floats:
-    """float64[k]: how far out a distribution of these samples can be drawn, in nines."""
-    most = math.log10(max(len(samples) / c.FEWEST_BEYOND, 2.0))
-    return np.linspace(0.02, most, SAMPLE_LEVELS)
 
 
 # Over time ----------------------------------------------------------------------------------------
@@ -181,16 +178,8 @@ def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:
         for s in scores for line in s.lines
         if line.row.role != "input" and line.row.metric == "iops" and line.row.measured
     ]  # fmt: skip
-    found = {}
-    if rows:
-        found["Predicted against measured, IOPS"] = (
-            _against_measured(rows),
-            "Both axes logarithmic; bars are 95 % intervals; the line is a perfect prediction.",
-        )
-    return found
-
-
-def _against_measured(rows: Rows) -> Drawing:
+    if not rows:
+        return {}
     ends = [min(r["measured"] for r in rows) / 2, 2 * max(r["measured"] for r in rows)]
     scale = alt.Scale(type="log", domain=ends, clamp=True)
     across = alt.X("measured:Q", scale=scale, title="measured IOPS")
@@ -198,10 +187,12 @@ def _against_measured(rows: Rows) -> Drawing:
     perfect = [{"measured": end, "predicted": end} for end in ends]
     shown = c.tips("set", "row", f"measured: measured, IOPS: {c.NUMBER}",
                    f"predicted: predicted, IOPS: {c.NUMBER}", "error: error, %: +.3~g")  # fmt: skip
-    return c.layered(
+    drawn = c.layered(
         c.mark("line", perfect, across, up, color="gray", strokeDash=[4, 4]),
         c.mark("rule", rows, across, alt.Y("low:Q", scale=scale), alt.Y2("high:Q"),
                alt.Color("set:N")),
         c.mark("point", rows, across, up, alt.Color("set:N"), filled=True, size=60, tips=shown),
         height=420, says=f"Predicted against measured IOPS of {len(rows)} rows.",
     )  # fmt: skip
+    text = "Both axes logarithmic; bars are 95 % intervals; the line is a perfect prediction."
+    return {"Predicted against measured, IOPS": (drawn, text)}

@@ -97,19 +97,6 @@ def choice_page(choice: Choice, title: str) -> str:
     return document(f"{title} · nvmesim choose", choice_blocks(choice, title))
 
 
-def _cost(choice: Choice) -> str:
-    what = choice.goal.objective.minimize
-    return f"{what} [{choice.unit}]" if choice.unit else what
-
-
-def _figures(c: Candidate, what: str) -> list[str]:
-    iops, p99, cost = c.row.get("iops"), c.row.get("lat_p99_us"), c.cost(what)
-    return [
-        f"{cost:,.6g}" if cost < float("inf") else "-", words.kiops(iops) if iops else "-",
-        f"{p99:,.0f}" if p99 else "-",
-    ]  # fmt: skip
-
-
 def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
     """The answer, the chart, those that meet the goal, and why the others do not."""
     from nvmesim.show.charts.designs import CHOICE_CAPTION, choice_chart
@@ -136,16 +123,18 @@ def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
 
 
 def _met(choice: Choice, met: list[Candidate]) -> b.Table:
-    heads = ["candidate", _cost(choice), "drives", "power [W]", "IOPS", "p99 [us]", "CPU",
-             "meets the goal", "<fullest part"]  # fmt: skip
+    what = choice.goal.objective.minimize
+    heads = ["candidate", f"{what} [{choice.unit}]" if choice.unit else what, "drives",
+             "power [W]", "IOPS", "p99 [us]", "CPU", "meets the goal", "<fullest part"]  # fmt: skip
     rows = []
     for c in met:
         watts, n = (c.fixed.power, str(c.fixed.drives)) if c.fixed else (None, "")
-        cost, *figures = _figures(c, choice.goal.objective.minimize)
+        iops, p99, cost = c.row.get("iops"), c.row.get("lat_p99_us"), c.cost(what)
         rows.append([
-            c.name, cost, n, "-" if watts is None else f"{watts:,.0f}", *figures,
-            words.percent(c.row["cpu_logical"]), words.chance(c.p_meets),
-            f"{c.row['fullest']} ({words.percent(c.row['utilization'])})",
+            c.name, f"{cost:,.6g}" if cost < float("inf") else "-", n,
+            "-" if watts is None else f"{watts:,.0f}", words.kiops(iops) if iops else "-",
+            f"{p99:,.0f}" if p99 else "-", words.percent(c.row["cpu_logical"]),
+            words.chance(c.p_meets), f"{c.row['fullest']} ({words.percent(c.row['utilization'])})",
         ])  # fmt: skip
     return b.table("Candidates that meet the goal", heads, rows)
 

@@ -125,10 +125,7 @@ def _cell(judged: Judged, key: str) -> b.Cell:
 def _charts(fit: DriveFit | StackFit) -> dict[str, tuple[Any, str]]:
     from nvmesim.show.charts.fit_charts import all_charts
 
-    found = {}
-    for title, drawn in all_charts(fit).items():
-        found[title] = (drawn, CAPTIONS.get(title.split()[0], ""))
-    return found
+    return {t: (drawn, CAPTIONS.get(t.split()[0], "")) for t, drawn in all_charts(fit).items()}
 
 
 # Single requests ----------------------------------------------------------------------------------

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
 
 from nvmesim.show.blocks import Block, Bullets, Charts, Facts, Section, Table, markdown, table
 from nvmesim.show.blocks import Line as Text
-from nvmesim.show.page import document
+from nvmesim.show.page import document, template
 from nvmesim.study.validate.coverage import Coverage
 from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.published import metric
@@ -110,78 +114,27 @@ def report(score: Score) -> str:
         notes.append(f"CPU within {found.cpu_worst:.1f} points")
     if found.calibrated.rows:
         notes.append(counted_words(found.calibrated))
-    parts = [
-        GENERATED,
-        f"# {file.title}",
-        f"`{file.name}` · source: {file.source} · {GRADES[file.grade]}",
-        f"Hardware: {file.hardware}.",
-        f"Method: {file.method}.",
-        _plain(file.story),
-        f"**{'; '.join(notes)}.**" if found.targets else "**Shown, not scored.**",
-        markdown(rows_of(score.lines, "*({})*")),
-        "## What was fitted",
-        _fitted(score),
-        _from_catalog(score),
-    ]
-    if file.noise_why:
-        parts += ["## Noise of the measurement", _listed([file.noise_why])]
-    if file.open:
-        parts += ["## Open", _listed(file.open)]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return _filled(
+        "report.md", file=file, found=found, notes=notes, fitted=score.prediction.fitted,
+        grades=GRADES, inputs=len(score.published.inputs), catalog=score.published.from_catalog,
+        rows=markdown(rows_of(score.lines, "*({})*")), plain=_plain, number=number,
+    )  # fmt: skip
 
 
-def _fitted(score: Score) -> str:
-    fitted, drive_fit = score.prediction.fitted, score.published.file.drive_fit
-    text = f"{len(fitted)} numbers on {len(score.published.inputs)} input values."
-    if drive_fit and drive_fit.set:
-        text = f"{len(fitted)} numbers, on the inputs of {drive_fit.set[3:]}."
-    rows = [
-        f"{f.name}: {number(f.value)} {f.unit}".rstrip()
-        + (" (exists for this set alone)" if f.only_here else "")
-        + (f"; {f.about}" if f.about else "")
-        for f in fitted
-    ]
-    return text + ("\n\n" + _listed(rows) if rows else "")
-
-
-def _from_catalog(score: Score) -> str:
-    """Parts that stand for those of the set where nothing is calibrated; empty: none."""
-    found = score.published.from_catalog
-    which = "" if found.only == "*" else f" of `{found.only}`"
-    text = [f"Nothing is predicted{which}: not known is {found.lacks}."] if found.lacks else []
-    text += [f"`{change}`" for change in found.set]
-    text += [f"{found.why}."] if found.why else []
-    return f"## From the catalog\n\n{_listed(text)}" if text else ""
-
-
-def _listed(items: Iterable[str]) -> str:
-    return "\n".join(f"- {_plain(item)}" for item in items)
+def _filled(name: str, **values: Any) -> str:
+    """A Markdown template of `show` with its *values*; what is empty leaves no gap."""
+    made = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    text = made.from_string(template(name)).render(generated=GENERATED, **values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def scoreboard(scores: Sequence[Score]) -> str:
     """The scoreboard of all sets, for the README."""
-    found = summary(scores)
-    pit, catalog_pit = (" ".join(f"{100 * share:.0f}" for share in c.pit)
-                        for c in (found.calibrated, found.catalog))  # fmt: skip
-    parts = [
-        GENERATED,
-        "# Predicted against measured",
-        "Each set is calibrated on its inputs alone; the rows below were predicted. A range stands "
-        "for a statement without a number.",
-        f"Over the targets of {', '.join(s.published.name for s in scores if s.targets)}: median "
-        f"error of IOPS {100 * found.iops_median:.1f} %, 90th percentile "
-        f"{100 * found.iops_p90:.1f} %; CPU within {found.cpu_worst:.1f} points; {found.met} of "
-        f"{found.targets} targets within their budgets.",
-        "The intervals are those that `nvmesim run` prints, the model's error learned from the "
-        "other sources. Rows that equal the naive rule (the least of requests in flight, threads "
-        "and drives times the rate of one) within 0.5 %, or restate an input, are shown and not "
-        "counted.",
-        f"Calibrated on the set's inputs: {counted_words(found.calibrated)}; PIT histogram "
-        f"{pit} (% a tenth).",
-        f"From the catalog alone: {counted_words(found.catalog)}; PIT histogram {catalog_pit}.",
-        _overview(scores),
-    ]
-    heads = ("", "measured", "predicted (95 %)", "error")
+
+    def pit(found: Coverage) -> str:
+        return " ".join(f"{100 * share:.0f}" for share in found.pit)
+
+    heads, sets = ("", "measured", "predicted (95 %)", "error"), []
     for score in scores:
         rows = []
         for line in score.lines:
@@ -189,9 +142,12 @@ def scoreboard(scores: Sequence[Score]) -> str:
             if line.row.role != "input":
                 shown = " *(shown)*" if line.row.role == "shown" else ""
                 rows.append([what + shown, *cells[:3]])
-        title = f"## {score.published.file.title}"
-        parts.append(f"{title}\n\n{markdown(table('Rows', heads, rows))}")
-    return "\n\n".join(parts) + "\n"
+        sets.append((score.published.file.title, markdown(table("Rows", heads, rows))))
+    return _filled(
+        "scoreboard.md", names=", ".join(s.published.name for s in scores if s.targets),
+        found=summary(scores), counted=counted_words, pit=pit, overview=_overview(scores),
+        sets=sets,
+    )  # fmt: skip
 
 
 def _overview(scores: Sequence[Score]) -> str:

@@ -407,7 +407,20 @@ def _plausible(profile: DriveProfile, asked: Sequence[ResolvedScenario]) -> Plau
         return runs
     draws = [joint.factors[i * len(joint.factors) // n] for i in range(n)]
     return [
-        ([*found, _draw(profile, joint.names, draw)], [*line, 1])
+        (
+            [
+                *found,
+                Factor(
+                    "a draw",
+                    label_of(profile),
+                    {
+                        key: (math.log(f), math.log(f))
+                        for key, f in zip(joint.names, draw, strict=True)
+                    },
+                ),
+            ],
+            [*line, 1],
+        )
         for (found, line), draw in zip(runs, draws, strict=True)
     ]
 
@@ -422,9 +435,3 @@ def _moved(scenario: ResolvedScenario, runs: Plausible) -> Floats:
             raise InputError(f"{scenario.name}: no request ends")
         values.append([math.log(window.iops().value), math.log(latency.quantile(0.99))])
     return np.array(values)
-
-
-def _draw(profile: DriveProfile, names: Sequence[str], draw: Sequence[float]) -> Factor:
-    """The numbers of *profile* that were fitted together, as one draw of them has them."""
-    moves = {key: (math.log(f), math.log(f)) for key, f in zip(names, draw, strict=True)}
-    return Factor("a draw", label_of(profile), moves)
