@@ -34,5 +34,4 @@ class Printable(Drawable):
 
 
 def _drawn(answer: object, form: str, *args: Any, **options: Any) -> Any:
-    notebook = import_module("nvmesim.show.notebook")
-    return notebook.drawer(answer, form)(answer, *args, **options)
+    return import_module("nvmesim.show.notebook").drawn(answer, form, *args, **options)

@@ -113,8 +113,7 @@ def _check_apart(output: Path, target: str | None) -> None:
 
 @contextmanager
 def _laid_out(machine: Machine, target: Target) -> Iterator[None]:
-    """Make the file that is measured, if it is to be made, and remove it however this ends."""
-    from nvmesim.study.measuring.machine import lay_out
+    """Write the file that is to be made once over, so that reads meet data; at last remove it."""
 
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -126,7 +125,10 @@ def _laid_out(machine: Machine, target: Target) -> Iterator[None]:
         if target.made:
             click.echo(f"nvmesim: writing {target.size} to {target.path}, removed afterwards",
                        err=True)  # fmt: skip
-            lay_out(machine, target)
+            machine.run([
+                "fio", "--name=lay-out", f"--filename={target.path}", f"--size={target.size}",
+                "--rw=write", "--bs=1m", "--end_fsync=1", "--output-format=json",
+            ])  # fmt: skip
         yield
     finally:
         if target.made:

@@ -389,10 +389,3 @@ def blocks_of(result: Result) -> list[b.Block]:
         b.Fold(title, (assumptions,)) if assumptions else None,
         b.Fold("parts and drives", tuple(b.present(stations(result), members(result)))),
     )  # fmt: skip
-
-
-def printed(result: Result) -> str:
-    """Return what `nvmesim run` prints, without colours."""
-    from nvmesim.show.terminal import text
-
-    return text(blocks_of(result))

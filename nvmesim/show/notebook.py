@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,32 +13,48 @@ if TYPE_CHECKING:
     import polars as pl
 
 _DRAWERS: Final = {
-    # (class, form): "module of nvmesim.show:function"
-    ("Result", "chart"): "charts.result:chart",
+    # (class, form): "module of nvmesim.show:function" that gives charts by title, one, or blocks
+    ("Result", "chart"): "charts.result:all_charts",
     ("Result", "html"): "report:fragment",
-    ("Result", "text"): "answer:printed",
-    ("DriveFit", "chart"): "charts.fit_charts:chart",
+    ("Result", "text"): "answer:blocks_of",
+    ("DriveFit", "chart"): "charts.fit_charts:all_charts",
     ("DriveFit", "html"): "views.fits:fragment",
-    ("StackFit", "chart"): "charts.fit_charts:chart",
+    ("StackFit", "chart"): "charts.fit_charts:all_charts",
     ("StackFit", "html"): "views.fits:fragment",
-    ("Sizing", "chart"): "charts.designs:sizing_chart",
-    ("Sizing", "html"): "views.inputs:fragment",
-    ("Best", "chart"): "charts.designs:best_chart",
+    ("Sizing", "chart"): "charts.designs:sizing_charts",
+    ("Sizing", "html"): "views.inputs:sizing_blocks",
+    ("Best", "chart"): "charts.designs:best_charts",
     ("Best", "html"): "views.designs:best_fragment",
     ("Choice", "chart"): "charts.designs:choice_chart",
     ("Timeline", "chart"): "charts.steps:timeline",
 }
 
 
-def drawer(answer: object, form: str) -> Callable[..., Any]:
-    """Return what draws *answer* as *form* ("chart", "html" or "text")."""
-    for kind in type(answer).__mro__:
-        found = _DRAWERS.get((kind.__name__, form))
-        if found:
-            module, _, name = found.partition(":")
-            function: Callable[..., Any] = getattr(import_module(f"nvmesim.show.{module}"), name)
-            return function
-    raise AttributeError(f"{type(answer).__name__} is not drawn as {form}")
+def drawn(answer: object, form: str, *args: Any, **options: Any) -> Any:
+    """Return *answer* as *form* ("chart": all of them, one below the other; "html" or "text")."""
+    known = (_DRAWERS.get((kind.__name__, form)) for kind in type(answer).__mro__)
+    home = next(filter(None, known), None)
+    if home is None:
+        raise AttributeError(f"{type(answer).__name__} is not drawn as {form}")
+    module, _, name = home.partition(":")
+    found = getattr(import_module(f"nvmesim.show.{module}"), name)(answer, *args, **options)
+    if form == "chart":
+        from nvmesim.show.charts.base import column
+
+        return column(found) if isinstance(found, dict) else found
+    return f"<div>{_html(found)}</div>" if form == "html" else _text(found)
+
+
+def _html(shown: Iterable[blocks.Block]) -> str:
+    from nvmesim.show.page import html
+
+    return html(shown)
+
+
+def _text(shown: Iterable[blocks.Block]) -> str:
+    from nvmesim.show.terminal import text
+
+    return text(shown)
 
 
 # Frames -------------------------------------------------------------------------------------------
@@ -65,15 +81,11 @@ class Shown:
         self.table = shown
 
     def _repr_html_(self) -> str:
-        from nvmesim.show.page import html
-
-        return html([self.table])
+        return _html([self.table])
 
     def __repr__(self) -> str:
         """Return the table as text."""
-        from nvmesim.show.terminal import text
-
-        return text([self.table])
+        return _text([self.table])
 
 
 def table(frame: pl.DataFrame) -> Shown:

@@ -9,7 +9,7 @@ from typing import Final
 from nvmesim.predict.result import Result
 from nvmesim.show import answer
 from nvmesim.show import blocks as b
-from nvmesim.show.page import document, html
+from nvmesim.show.page import document
 from nvmesim.show.picture import picture
 from nvmesim.show.words import kiops
 
@@ -84,10 +84,9 @@ def page(result: Result, *, scenario_text: str = "", changes: Sequence[str] = ()
     ))  # fmt: skip
 
 
-def fragment(result: Result) -> str:
-    """HTML that a notebook shows of *result*: the answer in words, numbers, server."""
-    blocks = b.present(*answer.head(result), answer.ops(result), server(result))
-    return f"<div>{html(blocks)}</div>"
+def fragment(result: Result) -> list[b.Block]:
+    """What a notebook shows of *result*: the answer in words, numbers, server."""
+    return b.present(*answer.head(result), answer.ops(result), server(result))
 
 
 def server(result: Result) -> b.Block | None:

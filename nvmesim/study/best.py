@@ -17,13 +17,13 @@ from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
 from nvmesim.predict.uncertainty.derived import probability
 from nvmesim.raid.levels import LEVELS
-from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.designs import LimitMiss, LoadGoal, design_name
 from nvmesim.study.load_search import Applied, Found, LoadSearch, Trial, limited_values
 from nvmesim.study.sweep.api import Progress, tables_of
-from nvmesim.study.sweep.plan import make_plan, put
+from nvmesim.study.sweep.plan import make_plan
 from nvmesim.study.sweep.workers import usable_cpus
 
 State = Literal["healthy", "degraded", "rebuilding"]
@@ -107,11 +107,6 @@ class LevelDesign:
     def met(self) -> bool:
         """True if the goal is met in every state asked for."""
         return not self.error and all(s.met for s in self.states)
-
-    @property
-    def worst_iops(self) -> float:
-        """Of its states; 0 where one has no answer."""
-        return min((s.iops or 0.0 for s in self.states), default=0.0)
 
     @property
     def name(self) -> str:
@@ -227,12 +222,12 @@ def best(
     goal = _goal(p99, p99_9, mean, cpu, iops)
     tables, base = tables_of(scenario)
     changes = list(make_plan(over).changes()) if over else [{}]
-    asked = _states(states, any(put(tables, values).get("volume") for values in changes))
+    asked = _states(states, any(with_values(tables, values).get("volume") for values in changes))
     search = _Search(goal, seed, base, progress, len(changes) * len(asked))
     with ThreadPoolExecutor(usable_cpus()) as pool:
         # Each state in its own thread: the engine runs without the interpreter's lock.
-        waiting = [(v, put(tables, v), [pool.submit(search.answer, put(tables, v), v, asked[0])])
-                   for v in changes]  # fmt: skip
+        waiting = [(v, changed, [pool.submit(search.answer, changed, v, asked[0])])
+                   for v in changes for changed in [with_values(tables, v)]]  # fmt: skip
         try:
             for values, changed, found in waiting:
                 first = found[0].result()
@@ -251,7 +246,9 @@ def best(
             raise
     if all(d.error for d in designs):
         raise InputError(f"nothing can be built; the first: {designs[0].error}")
-    ranked = sorted(designs, key=lambda d: (bool(d.error), not d.met, -d.worst_iops))
+    ranked = sorted(designs, key=lambda d: (
+        bool(d.error), not d.met, -min((s.iops or 0.0 for s in d.states), default=0.0)
+    ))  # fmt: skip
     return Best(goal, str(tables.get("name") or "scenario"), tuple(ranked), asked)
 
 

@@ -19,12 +19,13 @@ from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.answer import offered
 from nvmesim.predict.uncertainty.derived import probability
-from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Volume
+from nvmesim.scenario.volumes import volume_bytes
 from nvmesim.study.designs import Goal, design_name, goal_from_dict, load_goal, short_by
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
-from nvmesim.study.sweep.plan import make_plan, put
+from nvmesim.study.sweep.plan import make_plan
 from nvmesim.study.sweep.point import Settings, to_frame
 from nvmesim.study.sweep.workers import WorkerPool, usable_cpus
 from nvmesim.units import PS_PER_US, format_iops
@@ -115,16 +116,7 @@ def loose_drives(scenario: ResolvedScenario) -> list[Drive]:
 def capacity(scenario: ResolvedScenario) -> float:
     """Bytes that volumes and loose drives hold."""
     loose = [d.profile.capacity.value for d in loose_drives(scenario)]
-    return sum(map(usable, scenario.volumes)) + sum(loose)
-
-
-def usable(volume: Volume) -> float:
-    """Bytes that a volume holds."""
-    n = len(volume.members)
-    if volume.raid.mirrored:
-        return n * volume.member_bytes / volume.copies
-    wide = volume.columns or n
-    return n * volume.member_bytes * (wide - volume.raid.parity) / wide
+    return sum(map(volume_bytes, scenario.volumes)) + sum(loose)
 
 
 def survived(volume: Volume) -> int:
@@ -270,7 +262,7 @@ class Search:
         self._base = str(goal.base.absolute()) if is_table else base
         plan = make_plan(goal.candidates)
         self._keys = plan.keys
-        self.all = [Candidate(i, v, put(tables, v)) for i, v in enumerate(plan.changes())]
+        self.all = [Candidate(i, v, with_values(tables, v)) for i, v in enumerate(plan.changes())]
         self._limits = {
             name: float(limit) / (PS_PER_US if name in LATENCIES else 1)
             for name in type(goal.constraints).model_fields

@@ -197,14 +197,12 @@ def size_cpu(
         smt_ghz=smt * load.iops / 1e6,
         cycles_per_io=load.cycles(1 - utilization),
         reason=_reason(load, rule, smt),
-        cpus=tuple(sorted(answers, key=_order)),
-    )
-
-
-def _order(a: CpuAnswer) -> tuple[bool, float, float, str]:
-    """Those that carry the load, the fewest GHz first; then the nearest."""
-    over = 0.0 if a.carries else max(a.logical_utilization, a.physical_utilization)
-    return not a.carries, over, a.ghz, a.name
+        # those that carry the load, the fewest GHz first; then the nearest
+        cpus=tuple(sorted(answers, key=lambda a: (
+            not a.carries, not a.carries and max(a.logical_utilization, a.physical_utilization),
+            a.ghz, a.name,
+        ))),
+    )  # fmt: skip
 
 
 def rule_ghz_per_miops(load: Demand) -> float:

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.predict.simulate import simulate
-from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.show import answer, words
 from nvmesim.show.blocks import Block, Line, table
 from nvmesim.show.page import html
 from nvmesim.study.sweep.api import Progress, tables_of
-from nvmesim.study.sweep.plan import put
 from nvmesim.ui.work import Cancelled, first_look
 from nvmesim.version import install_command
 
@@ -114,7 +113,7 @@ class _View:
         """Simulate at *values* and say what comes out; an impossible design says why."""
         started = time.perf_counter()
         try:
-            scenario = scenario_from_dict(put(self._tables, values), self._base)
+            scenario = scenario_from_dict(with_values(self._tables, values), self._base)
             if is_first_look:
                 result = first_look(scenario, self._seed)
             else:  # as `nvmesim run` does, without reliefs

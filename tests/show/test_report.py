@@ -11,6 +11,7 @@ import pytest
 from nvmesim.cli.main import run_command
 from nvmesim.show.blocks import Line
 from nvmesim.show.page import chart_page, document
+from nvmesim.show.page import html as as_html
 from nvmesim.show.report import fragment, page
 from tests.show.report_example import result
 
@@ -122,7 +123,7 @@ def test_a_result_without_curve_reliefs_server_or_warnings_has_a_page_too():
 
 def test_a_notebook_shows_a_fragment():
     shown = result(8)._repr_html_()
-    assert shown == fragment(result(8))
+    assert shown == f"<div>{as_html(fragment(result(8)))}</div>"
     assert "<svg" in shown
     assert "<script" not in shown
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from nvmesim.capture.capture import Capture, Captures, Conditions, Measurement, OpResult
+from nvmesim.scenario.load import with_values as put
 from nvmesim.study.diagnosis.diagnose import Diagnosis, diagnose
-from nvmesim.study.sweep.plan import put
 from nvmesim.units import parse_size
 from tests.study.planted import found_codes
 

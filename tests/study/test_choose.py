@@ -9,10 +9,11 @@ import pytest
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import load_scenario, scenario_from_dict
+from nvmesim.scenario.load import with_values as put
 from nvmesim.scenario.resolve import resolve
-from nvmesim.study.choose import choose, fixed, survived, usable
+from nvmesim.study.choose import choose, fixed, survived
 from nvmesim.study.designs import goal_from_dict, load_goal
-from nvmesim.study.sweep.plan import make_plan, put
+from nvmesim.study.sweep.plan import make_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -169,7 +170,7 @@ def test_capacity_and_redundancy_follow_from_the_level(level, count, capacity, r
     tables["drives"] = [{"profile": "intel-p4610-1.6tb", "count": count}]
     resolved = resolve(scenario_from_dict(tables))
     volume = resolved.volumes[0]
-    assert usable(volume) == capacity * volume.member_bytes
+    assert fixed(resolved, goal_from_dict(GOAL)).capacity == capacity * volume.member_bytes
     assert survived(volume) == redundancy
     assert fixed(resolved, goal_from_dict(GOAL)).drives == count
 

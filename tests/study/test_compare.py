@@ -8,7 +8,7 @@ import pytest
 from nvmesim.cli.main import run_command
 from nvmesim.predict.simulate import compare
 from nvmesim.scenario.load import scenario_from_dict
-from nvmesim.study.sweep.plan import put
+from nvmesim.scenario.load import with_values as put
 
 SEEDS = 30
 BASE = {

@@ -6,8 +6,8 @@ import pytest
 import nvmesim as ns
 from nvmesim.errors import InputError
 from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import with_values as put
 from nvmesim.study.rank import is_behind
-from nvmesim.study.sweep.plan import put
 
 
 def candidates(small, **changes):

@@ -15,8 +15,8 @@ from polars.testing import assert_frame_equal
 import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
+from nvmesim.scenario.load import with_values as put
 from nvmesim.study.sweep.api import SweepTally, simulate_all
-from nvmesim.study.sweep.plan import put
 from nvmesim.study.sweep.point import (
     KEPT_VERSIONS,
     RESULT_COLUMNS,

@@ -58,10 +58,6 @@ class Where:
     sequential: bool = False
     sync: str = ""
 
-    def is_of(self, row: Residual) -> bool:
-        """True if *row* is of this kind of load: random or sequential, flushed alike."""
-        return row.sequential == self.sequential and row.sync == self.sync
-
     def point(self) -> tuple[float, ...]:
         """Coordinates in units of `LENGTHS`."""
         raw = (self.read, math.log2(self.size), math.log2(max(self.depth, 0.125)),
@@ -76,11 +72,14 @@ def misfit(scenario: ResolvedScenario, figure: str = "iops", share: float = 1.0)
     processor is full) does not move it, unless its rows were measured on this stack: what they miss
     is then the stack's as well.
     """
-    places = list(_places(scenario))
+    places, stack = list(_places(scenario)), scenario.stack.name
+    has_volume = any(t.kind == "volume" for g in scenario.workload for t in g.targets)
     shifts: list[float] = []
     deviations: list[float] = []
     for drive in scenario.drives:
-        part = 1.0 if _has_its_stack(drive.profile, scenario) else share
+        captured = drive.profile.captured
+        is_whole = not has_volume and captured is not None and captured.stack == stack
+        part = 1.0 if is_whole else share
         each = [of_profile(drive.profile, where, figure) for where in places]
         worst = max(each, key=lambda m: m.deviation, default=Misfit())
         shifts.append(part * sum(m.shift for m in each) / max(1, len(each)))
@@ -88,13 +87,6 @@ def misfit(scenario: ResolvedScenario, figure: str = "iops", share: float = 1.0)
     if not shifts:
         return Misfit()
     return Misfit(sum(shifts) / len(shifts), sum(deviations) / len(deviations))
-
-
-def _has_its_stack(profile: DriveProfile, scenario: ResolvedScenario) -> bool:
-    """True if *scenario* has the stack that *profile* was captured on, and no array above."""
-    captured = profile.captured
-    has_volume = any(t.kind == "volume" for g in scenario.workload for t in g.targets)
-    return not has_volume and captured is not None and captured.stack == scenario.stack.name
 
 
 def of_profile(profile: DriveProfile, where: Where, figure: str = "iops") -> Misfit:
@@ -106,7 +98,7 @@ def of_profile(profile: DriveProfile, where: Where, figure: str = "iops") -> Mis
     """
     field = FIGURES.get(figure, "")
     kept = [r for r in profile.residuals if getattr(r, field, None) is not None]
-    alike = [r for r in kept if where.is_of(r)]
+    alike = [r for r in kept if (r.sequential, r.sync) == (where.sequential, where.sync)]
     if alike:
         return _process(alike, field, where)
     plain = [r for r in kept if not r.sequential and not r.sync]

@@ -84,16 +84,13 @@ def factors(scenario: ResolvedScenario) -> list[Factor]:
 
 def _with_variations_joined(label: str, singles: Sequence[Factor]) -> list[Factor]:
     """*singles*, those that are about how much times vary as one; stated intervals stay apart."""
-    joined = [f for f in singles if f.adds is None and _last(f) in VARIATION]
+    ends = tuple(f".{word}" for word in VARIATION)
+    joined = [f for f in singles if f.adds is None and f".{next(iter(f.moves))}".endswith(ends)]
     if len(joined) < 2:
         return list(singles)
     moves = {key: sides for factor in joined for key, sides in factor.moves.items()}
     one = Factor(f"{label.partition(' ')[2]} variation of times", label, moves)
     return [f for f in singles if f not in joined] + [one]
-
-
-def _last(factor: Factor) -> str:
-    return next(iter(factor.moves)).rpartition(".")[2]
 
 
 def profiles(scenario: ResolvedScenario) -> dict[str, Frozen]:

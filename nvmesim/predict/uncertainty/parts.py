@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -52,18 +52,14 @@ class Parts:
         down, up = self.total
         return value * math.exp(-down), value * _exp(up)
 
-    def named(self) -> Iterator[tuple[str, Span]]:
-        """Yield the four and their total by name."""
-        for name in ("simulation", "numbers", "misfit", "model", "total"):
-            yield name, getattr(self, name)
-
     def to_json(self) -> dict[str, Any]:
         """Return relative half-widths: one number, or [down, up] where the sides differ.
 
         >>> Parts(numbers=(0.01, 0.01), model=(0.5, 0.5)).to_json()["model"]
         [0.3934693402873666, 0.6487212707001282]
         """
-        return {name: _relative(span) for name, span in self.named()}
+        names = ("simulation", "numbers", "misfit", "model", "total")
+        return {name: _relative(getattr(self, name)) for name in names}
 
 
 @dataclass(frozen=True)

@@ -214,8 +214,10 @@ class Standing:
         """
         is_array = self.model_class not in (*PLAIN, *FEW)
         is_sheet = self.limit == "drive" and not self.rows and self._moved() <= NEAR
+        # 0 for seven rows, 2 for one, -1 for fifteen
+        few = max(3 - math.log2(1 + self.rows), -MANY) if self.rows else 0.0
         return (
-            1.0, float(not self.rows), self._few() if self.rows else 0.0, self._moved(),
+            1.0, float(not self.rows), few, self._moved(),
             max(0.0, 1 - abs(self.moved) / SAME) if self.rows and self.moved is not None else 0.0,
             min(abs(self.read) * 2, 1.0),
             min(max(self.drives, 0.0), FAR), float(self.limit == "cpu"),
@@ -229,10 +231,6 @@ class Standing:
     def _moved(self) -> float:
         """Doublings between the answer and the nearest row's."""
         return min(abs(self.moved or 0.0), FAR)
-
-    def _few(self) -> float:
-        """0 for seven rows, 2 for one, -1 for fifteen."""
-        return max(3 - math.log2(1 + self.rows), -MANY)
 
     def words(self) -> str:
         """What it rests on, in words.

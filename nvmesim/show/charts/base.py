@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +86,9 @@ def layered(*layers: alt.Chart, height: int, says: str) -> Drawing:
     return drawn
 
 
-def column(charts: Mapping[str, alt.LayerChart], width: int = WIDTH) -> Column:
+def column(charts: Mapping[str, alt.LayerChart]) -> Column:
     """Title -> chart, one below the other."""
-    stacked = Column(vconcat=[c.properties(title=t, width=width) for t, c in charts.items()])
+    stacked = Column(vconcat=[c.properties(title=t, width=WIDTH) for t, c in charts.items()])
     apart = alt.ScaleResolveMap(color="independent", strokeDash="independent", shape="independent")
     stacked.resolve = alt.Resolve(scale=apart)
     return stacked
@@ -299,6 +300,28 @@ def styled(drawn: Drawn) -> dict[str, Any]:
     return spec
 
 
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """A drawing that is SVG from the start."""
+
+    svg: str
+    name: str
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"<Picture of {self.name!r}>"
+
+    def on_paper(self) -> str:
+        """The drawing on white, its colours in place of variables, which few programs know."""
+        light = dict(re.findall(r"(--[a-z]+):(#[0-9a-f]+)", self.svg.split("@media", 1)[0]))
+        filled = re.sub(r"var\((--[a-z]+)\)", lambda found: light.get(found[1], "#000"), self.svg)
+        paper = '<rect width="100%" height="100%" fill="#fff"/>'
+        return filled.replace("</style>", f"</style>{paper}", 1)
+
+
 def to_svg(drawn: Drawn) -> str:
     """*drawn* as an SVG document, with its words for readers.
 
@@ -317,31 +340,40 @@ def _words(drawn: Drawn) -> str:
     return text if isinstance(text, str) else f"<{type(drawn).__name__}>"
 
 
-def save(drawn: Drawn, path: str | Path, title: str = "") -> None:
-    """Write *drawn* to *path*: .svg, .png, or an .html page that loads nothing; or InputError."""
+def save(drawn: Drawn | Picture, path: str | Path, title: str = "") -> None:
+    """Write *drawn* to *path*: .svg, .png, or an .html page that loads nothing; or InputError.
 
-    def png() -> bytes:
-        import vl_convert
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(nothing("no points"), Path(folder) / "none.svg")
+    ...     (Path(folder) / "none.svg").read_text()[:4]
+    '<svg'
+    """
+    import vl_convert
 
-        how: dict[str, Any] = {"vl_version": vega_lite_version(), "scale": PNG_SCALE}
-        return bytes(vl_convert.vegalite_to_png(styled(drawn), **how))
+    from nvmesim.show.blocks import Drawn, Line
+    from nvmesim.show.page import chart_page, document
 
-    def page() -> str:
-        from nvmesim.show.page import chart_page
-
-        return chart_page(drawn, title or Path(path).stem)
-
-    write_as("chart", path, {".svg": lambda: to_svg(drawn), ".png": png, ".html": page})
-
-
-def write_as(what: str, path: str | Path, forms: Mapping[str, Callable[[], str | bytes]]) -> None:
-    """Write the form of a chart or picture that the ending of *path* says."""
     target = Path(path)
-    made = forms.get(target.suffix.lower())
-    if made is None:
-        raise InputError(f"{path}: a {what} is saved as {', '.join(forms)}; name such a file")
+    ending, is_picture = target.suffix.lower(), isinstance(drawn, Picture)
+    if ending not in (".svg", ".png", ".html"):
+        what = "picture" if is_picture else "chart"
+        raise InputError(f"{path}: a {what} is saved as .svg, .png, .html; name such a file")
     if not target.parent.is_dir():
         raise InputError(f"{path}: there is no folder {target.parent}; create it first")
-    data = made()
+    data: str | bytes
+    if isinstance(drawn, Picture):
+        name, data = title or drawn.name, drawn.on_paper()
+        if ending == ".html":
+            data = document(name, [Line(name, "title"), Drawn(drawn.svg, drawn.name)])
+        elif ending == ".png":
+            data = vl_convert.svg_to_png(data, scale=PNG_SCALE)
+    elif ending == ".html":
+        data = chart_page(drawn, title or target.stem)
+    elif ending == ".png":
+        how: dict[str, Any] = {"vl_version": vega_lite_version(), "scale": PNG_SCALE}
+        data = vl_convert.vegalite_to_png(styled(drawn), **how)
+    else:
+        data = to_svg(drawn)
     with written(target) as beside:
         beside.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)

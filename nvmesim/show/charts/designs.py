@@ -10,7 +10,7 @@ import altair as alt
 from nvmesim.predict.result import Result
 from nvmesim.show import palette, words
 from nvmesim.show.charts import base as c
-from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
+from nvmesim.show.charts.base import Drawing, Rows, rounded
 from nvmesim.show.charts.sweep import beside
 from nvmesim.study.best import STATES, Best
 from nvmesim.study.choose import Choice
@@ -27,11 +27,6 @@ BEST_CAPTIONS: Final = {
 }
 STATE_LOOKS: Final = {"healthy": ("#0072b2", "circle"), "degraded": ("#e69f00", "square"),
                       "rebuilding": ("#882255", "triangle-up")}  # fmt: skip
-
-
-def best_chart(found: Best, *, width: int = c.WIDTH) -> Column:
-    """All charts of a search for the largest load, one below the other."""
-    return c.column(dict(best_charts(found)), width)
 
 
 def best_charts(found: Best) -> dict[str, Drawing]:
@@ -211,12 +206,10 @@ _CROSS: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def sizing_chart(sizing: Sizing) -> Column:
+def sizing_charts(sizing: Sizing) -> dict[str, Drawing]:
     """GHz needed against MIOPS, and utilization against MIOPS of the nearest CPUs."""
-    return c.column({
-        f"GHz needed against MIOPS, {sizing.load.stack.name}": cpu_ghz(sizing),
-        "Utilization against MIOPS": cpu_load(sizing),
-    })  # fmt: skip
+    title = f"GHz needed against MIOPS, {sizing.load.stack.name}"
+    return {title: cpu_ghz(sizing), "Utilization against MIOPS": cpu_load(sizing)}
 
 
 def cpu_ghz(sizing: Sizing) -> Drawing:

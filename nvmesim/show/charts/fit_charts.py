@@ -13,7 +13,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
 from nvmesim.show import palette
 from nvmesim.show.charts import base as c
-from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
+from nvmesim.show.charts.base import Drawing, Rows, rounded
 from nvmesim.show.words import LIMITS
 from nvmesim.study.validate.score import Score
 from nvmesim.units import format_size
@@ -26,11 +26,6 @@ FASTER: Final = "share of requests that are faster"
 LEVELS: Final = 120
 WINDOWS: Final = 120
 ROLES: Final = {"measured": "circle", "held out": "diamond", "not fitted": "cross"}
-
-
-def chart(fit: DriveFit | StackFit) -> Column:
-    """Return all charts, one below the other (Altair)."""
-    return c.column(all_charts(fit))
 
 
 def all_charts(fit: DriveFit | StackFit) -> dict[str, Drawing]:

@@ -9,15 +9,10 @@ PNG or HTML. Nothing is loaded from anywhere.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nvmesim.errors import InputError
-from nvmesim.show.blocks import Drawn, Line
-from nvmesim.show.charts import base as _base
-from nvmesim.show.charts.base import Column, Drawing
+from nvmesim.show.charts.base import Column, Drawing, Picture, save
 from nvmesim.show.charts.designs import cpu_ghz, cpu_load
 from nvmesim.show.charts.result import (
     latency_cdf,
@@ -40,23 +35,6 @@ __all__ = [
     "timeline", "tornado", "utilization",
 ]  # fmt: skip
 
-_VARIABLE: Final = re.compile(r"var\((--[a-z]+)\)")
-
-
-@dataclass(frozen=True, repr=False)
-class Picture:
-    """A drawing that is SVG from the start."""
-
-    svg: str
-    name: str
-
-    def _repr_html_(self) -> str:
-        return self.svg
-
-    def __repr__(self) -> str:
-        """Return one line."""
-        return f"<Picture of {self.name!r}>"
-
 
 def picture(result: Result) -> Picture:
     """The server of *result* under its load: sockets, links, adapters, drives, and what crosses.
@@ -67,40 +45,3 @@ def picture(result: Result) -> Picture:
     if not svg:
         raise InputError(f"{result.scenario}: this result does not know its server; simulate it")
     return Picture(svg, result.scenario)
-
-
-def save(drawn: Drawing | Column | Picture, path: str | Path, title: str = "") -> None:
-    """Write *drawn* to *path*: .svg, .png, or an .html page that loads nothing.
-
-    >>> import tempfile
-    >>> import polars as pl
-    >>> frame = pl.DataFrame({"drives": [1, 2], "iops": [6e5, 1.2e6]})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(scaling(frame, "drives"), Path(folder) / "scaling.svg")
-    ...     (Path(folder) / "scaling.svg").read_text()[:4]
-    '<svg'
-    """
-    if not isinstance(drawn, Picture):
-        _base.save(drawn, path, title)
-        return
-    name, svg = title or drawn.name, _on_paper(drawn.svg)
-
-    def png() -> bytes:
-        import vl_convert
-
-        return bytes(vl_convert.svg_to_png(svg, scale=_base.PNG_SCALE))
-
-    def page() -> str:
-        from nvmesim.show.page import document
-
-        return document(name, [Line(name, "title"), Drawn(drawn.svg, drawn.name)])
-
-    _base.write_as("picture", path, {".svg": lambda: svg, ".png": png, ".html": page})
-
-
-def _on_paper(svg: str) -> str:
-    """*svg* on white, its colours in place of variables, which few programs know."""
-    light = dict(re.findall(r"(--[a-z]+):(#[0-9a-f]+)", svg.split("@media", 1)[0]))
-    filled = _VARIABLE.sub(lambda found: light.get(found[1], "#000"), svg)
-    paper = '<rect width="100%" height="100%" fill="#fff"/>'
-    return filled.replace("</style>", f"</style>{paper}", 1)

@@ -11,7 +11,7 @@ from nvmesim.predict.result import FULL, Result
 from nvmesim.show import palette, words
 from nvmesim.show.answer import operations
 from nvmesim.show.charts import base as c
-from nvmesim.show.charts.base import Column, Drawing, Rows, rounded
+from nvmesim.show.charts.base import Drawing, Rows, rounded
 from nvmesim.show.station_groups import equal_members, station_groups
 
 MOST_POINTS: Final = 240
@@ -20,11 +20,6 @@ LABEL_SHARE: Final = 0.08
 """Of an axis' length: what a label needs, so that two do not touch."""
 OPS: Final = {"total": palette.TOTAL, "read": palette.READ, "write": palette.WRITE}
 OP_DASHES: Final = {"total": (1, 0), "read": (6, 3), "write": (2, 2)}
-
-
-def chart(result: Result, *, width: int = c.WIDTH) -> Column:
-    """All charts of *result*, one below the other."""
-    return c.column(all_charts(result), width)
 
 
 def all_charts(result: Result) -> dict[str, Drawing]:

@@ -8,7 +8,7 @@ from nvmesim.measure.figures import Interval
 from nvmesim.measure.paired import Comparison
 from nvmesim.show import blocks as b
 from nvmesim.show import words
-from nvmesim.show.page import document, html
+from nvmesim.show.page import document
 
 if TYPE_CHECKING:
     from nvmesim.study.best import Best, StateAnswer
@@ -27,17 +27,16 @@ def best_page(found: Best) -> str:
     return document(f"{found.scenario} · nvmesim best", best_blocks(found))
 
 
-def best_fragment(found: Best) -> str:
-    """The answer and its table, as HTML."""
-    return html(b.present(b.Line(str(found), "head"), best_table(found), _not_met(found)))
+def best_fragment(found: Best) -> list[b.Block]:
+    """The answer and its table."""
+    return b.present(b.Line(str(found), "head"), best_table(found), _not_met(found))
 
 
 def best_blocks(found: Best) -> list[b.Block]:
     """The answer in a sentence, a row for every design and state, and why the others fail."""
     return b.present(
         b.Line(found.scenario, "title"), b.Line(f"largest load with {found.goal.words()}", "soft"),
-        b.Line(str(found), "head"), best_table(found), _not_met(found),
-        b.Section("Charts", (best_figures(found),)),
+        *best_fragment(found), b.Section("Charts", (best_figures(found),)),
     )  # fmt: skip
 
 

@@ -50,9 +50,9 @@ def evidence(fit: AnyFit) -> str:
     return html(fit_blocks(fit)[1:])
 
 
-def fragment(fit: DriveFit | StackFit) -> str:
-    """HTML that a notebook shows of *fit*: the points, and how far off the profile is."""
-    return f"<div>{html([b.Line(fit.profile.name, 'title'), points(fit)])}</div>"
+def fragment(fit: DriveFit | StackFit) -> list[b.Block]:
+    """What a notebook shows of *fit*: the points, and how far off the profile is."""
+    return [b.Line(fit.profile.name, "title"), points(fit)]
 
 
 def fit_blocks(fit: AnyFit) -> list[b.Block]:

@@ -12,7 +12,7 @@ from nvmesim.catalog.problems import model_in
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, RaidEngineProfile, StackProfile
 from nvmesim.show import words
 from nvmesim.show.blocks import Block, Facts, Fold, Line, table
-from nvmesim.show.page import chart_page, html
+from nvmesim.show.page import chart_page
 from nvmesim.units import format_iops, percent
 
 if TYPE_CHECKING:
@@ -101,11 +101,6 @@ def sizing_blocks(sizing: Sizing, *, all_cpus: bool = False) -> list[Block]:
         table("GHz needed", ("", "GHz per million IOPS", "GHz"), answers, notes=[sizing.reason]),
         table("CPUs under the load", heads, rows, notes=notes),
     ]
-
-
-def fragment(sizing: Sizing) -> str:
-    """Return GHz needed and the CPUs that are nearest, as HTML."""
-    return html(sizing_blocks(sizing))
 
 
 def sizing_page(sizing: Sizing) -> str:

@@ -30,10 +30,10 @@ from nvmesim.measure.steady import Window
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.uncertainty.numbers import Factor, label_of, moved
 from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import with_values as put
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.sweep.api import Progress
-from nvmesim.study.sweep.plan import put
 from nvmesim.study.sweep.workers import usable_cpus
 from nvmesim.units import PS_PER_S, format_size
 

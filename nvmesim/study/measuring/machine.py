@@ -252,15 +252,6 @@ class Target:
     """True if the file did not exist and is removed afterwards."""
 
 
-def lay_out(machine: Machine, target: Target) -> None:
-    """Write a file that is to be made once over, so that reads meet data; nothing for others."""
-    if target.made:
-        machine.run([
-            "fio", "--name=lay-out", f"--filename={target.path}", f"--size={target.size}",
-            "--rw=write", "--bs=1m", "--end_fsync=1", "--output-format=json",
-        ])  # fmt: skip
-
-
 def target_of(machine: Machine, path: str, size: str) -> Target:
     """Return the target at *path*; a file that does not exist will be made with *size*.
 

@@ -13,9 +13,9 @@ from nvmesim.errors import InputError
 from nvmesim.measure.control import MAX_REQUESTS
 from nvmesim.measure.control import Progress as Progress
 from nvmesim.predict.prepare import EngineFactory
-from nvmesim.scenario.load import load_scenario, scenario_from_dict
+from nvmesim.scenario.load import load_scenario, scenario_from_dict, with_values
 from nvmesim.scenario.schema import Scenario
-from nvmesim.study.sweep.plan import SweepPlan, check, make_plan, put
+from nvmesim.study.sweep.plan import SweepPlan, check, make_plan
 from nvmesim.study.sweep.point import PointAnswer, Settings, SweepJob, answer, content_of, to_frame
 from nvmesim.study.sweep.store import Store, check_format, finished, header
 from nvmesim.study.sweep.workers import WorkerPool, answers_of_cluster, usable_cpus
@@ -90,7 +90,7 @@ def sweep(
 
     def answers(kept: Mapping[int, Any]) -> Iterator[PointAnswer]:
         jobs = (
-            SweepJob(number, put(tables, change), base, settings)
+            SweepJob(number, with_values(tables, change), base, settings)
             for number, change in enumerate(plan.changes()) if number not in kept
         )  # fmt: skip
         # an engine of the caller's own stays in this process

@@ -210,15 +210,6 @@ def parse_over(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     return out
 
 
-def put(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of *tables* with the *changes*; ``*`` stands for each element of a list.
-
-    >>> put({"drives": [{"count": 1}, {"count": 2}]}, {"drives.*.count": 8})
-    {'drives': [{'count': 8}, {'count': 8}]}
-    """
-    return with_values(tables, changes)
-
-
 def check(tables: Mapping[str, Any], base: str, plan: SweepPlan) -> str:
     """Raise the error of a key that takes none of its values; return a digest of what they mean."""
     digests: list[str] = []
@@ -240,7 +231,7 @@ def _meaning(
     for number in range(TRIES):
         others = {key: rng.choice(values) for key, values in plan.over.items()} if number else {}
         try:
-            return content_of(scenario_from_dict(put(tables, {**others, **change}), base))
+            return content_of(scenario_from_dict(with_values(tables, {**others, **change}), base))
         except InputError as error:
             first = first or error
     assert first is not None

@@ -17,6 +17,8 @@ from typing import Final
 import numpy as np
 
 from nvmesim.catalog.links import command_ceiling, parse_link
+from nvmesim.catalog.load import load
+from nvmesim.catalog.profile import StackProfile
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
@@ -26,6 +28,7 @@ from nvmesim.predict.uncertainty.parts import NONE, Parts
 from nvmesim.predict.uncertainty.standing import Standing
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.scenario.resolved import ResolvedScenario, Target, WorkloadGroup
+from nvmesim.study.size import size_cpu
 from nvmesim.study.validate.published import Config, Key, Question
 
 REQUESTS: Final = 120_000
@@ -102,10 +105,6 @@ class Predictor:
         return (*self.question.file.configs[config].set, *mine)
 
     def _sizing(self, name: str, config: Config, metric: str) -> float:
-        from nvmesim.catalog.load import load
-        from nvmesim.catalog.profile import StackProfile
-        from nvmesim.study.size import size_cpu
-
         server = apply_sets(self.question.scenario, self._sets(name))["server"]
         stack = load("stack", server["stack"], self.question.folder)
         assert isinstance(stack, StackProfile)
@@ -125,7 +124,8 @@ def measure(metric: str, result: Result) -> Value:
     if base in ("iops", "mib_per_s"):
         found, scale = (total.iops, 1) if base == "iops" else (total.bytes_per_s, MIB)
         ends = (found.value / scale, found.low / scale, found.high / scale)
-        return Value(*ends, verdict, _parts(result, "iops"), result.certainty.standing)
+        known = result.certainty
+        return Value(*ends, verdict, known.figures.get("iops"), known.standing)
     if base in ("cpu_pct", "thread_cpu_pct"):
         busy = result.cpu.logical_utilization
         known = result.cpu_intervals.get("logical_utilization", Interval(busy, busy, busy))
@@ -143,17 +143,13 @@ def measure(metric: str, result: Result) -> Value:
     return _latency(base, result, verdict)
 
 
-def _parts(result: Result, figure: str) -> Parts | None:
-    return result.certainty.figures.get(figure)
-
-
 def _latency(name: str, result: Result, verdict: str) -> Value:
     known = result.certainty.standing
     if name in ("lat_mean_us", "latency_ms"):
         scale = 1e6 if name == "lat_mean_us" else 1e3
         mean = result.total.latency.mean
         low, high = result.total.latency.intervals.get("mean", (mean, mean))
-        parts = _parts(result, "mean") if name == "lat_mean_us" else None
+        parts = result.certainty.figures.get("mean") if name == "lat_mean_us" else None
         return Value(mean * scale, low * scale, high * scale, verdict, parts, known)
     percent = {"clat_p50_us": 50.0, "clat_p99_us": 99.0, "clat_p99_9_us": 99.9}[name]
     clat = result.total.clat
@@ -162,7 +158,7 @@ def _latency(name: str, result: Result, verdict: str) -> Value:
         beyond = np.cumsum(clat.bin_count) >= percent / 100 * clat.bin_count.sum()
         return Value.plain(float(clat.bin_s[int(np.argmax(beyond))]) * 1e6, verdict)
     low, high = clat.intervals.get(f"p{percent:g}", (found, found))
-    parts = _parts(result, f"p{percent:g}")
+    parts = result.certainty.figures.get(f"p{percent:g}")
     return Value(found * 1e6, low * 1e6, high * 1e6, verdict, parts, known)
 
 
@@ -178,7 +174,7 @@ def _busy(result: Result, drive: int) -> float:
 def _compared(metric: str, result: Result, reference: Result) -> Value:
     """A ratio of two predictions: they share most of what is not known."""
     ratio = result.total.iops.value / reference.total.iops.value
-    parts = [_parts(r, "iops") or Parts() for r in (result, reference)]
+    parts = [r.certainty.figures.get("iops") or Parts() for r in (result, reference)]
     rest = [replace(p, simulation=NONE).total for p in parts]
     half = math.hypot(*(max(p.simulation) for p in parts))
     alike = result.certainty.model_class == reference.certainty.model_class
