@@ -124,8 +124,8 @@ def measure(metric: str, result: Result) -> Value:
     if base in ("iops", "mib_per_s"):
         found, scale = (total.iops, 1) if base == "iops" else (total.bytes_per_s, MIB)
         ends = (found.value / scale, found.low / scale, found.high / scale)
-        known = result.certainty
-        return Value(*ends, verdict, known.figures.get("iops"), known.standing)
+        sure = result.certainty
+        return Value(*ends, verdict, sure.figures.get("iops"), sure.standing)
     if base in ("cpu_pct", "thread_cpu_pct"):
         busy = result.cpu.logical_utilization
         known = result.cpu_intervals.get("logical_utilization", Interval(busy, busy, busy))
