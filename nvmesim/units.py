@@ -176,14 +176,12 @@ def format_bandwidth(bytes_per_s: float) -> str:
 def format_time(seconds: float) -> str:
     """*seconds* in the unit a person reads: us below 1 ms, then ms, then s.
 
-    >>> format_time(78.5e-6), format_time(0.001), format_time(2.5)
-    ('78.5 us', '1 ms', '2.5 s')
+    >>> format_time(726.4e-6), format_time(1.2345e-3), format_time(2.5)
+    ('726 us', '1.23 ms', '2.5 s')
     """
     if seconds < 1e-3:
-        return f"{seconds * 1e6:.4g} us"
-    if seconds < 1:
-        return f"{seconds * 1e3:.4g} ms"
-    return f"{seconds:.4g} s"
+        return f"{seconds * 1e6:.3g} us"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def chance(p: float) -> str:

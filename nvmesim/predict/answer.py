@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 from nvmesim.errors import InputError
@@ -80,6 +81,11 @@ class RunAnswer:
         self.totals = replace(Totals.of(window), requests=arrived)
         self.stable = self.measured.backlog_per_s is None
         self.what_ifs = WhatIfs(self.ready, self.measured, self.totals, self.warnings)
+
+    @cached_property
+    def latency(self) -> Distribution | None:
+        """Of all requests, as simulated; None if none completed."""
+        return distribution(self.measured.window, None, LATENCY, stable=self.stable)
 
     def explore(self, reliefs: bool, curve: bool, numbers: bool, progress: Progress | None) -> None:
         """Simulate the what-ifs that were asked for."""
@@ -278,19 +284,18 @@ class RunAnswer:
 
     def _bend(self) -> Bend:
         """How far latencies of all requests are moved, ps."""
-        own = distribution(self.measured.window, None, LATENCY, stable=self.stable)
-        if own is None or self.known is None or not self.stable:
+        if self.latency is None or self.known is None or not self.stable:
             return Bend.of({}, {})
-        known = {q: v and v * PS_PER_S for q, v in own.percentiles.items()}
+        known = {q: v and v * PS_PER_S for q, v in self.latency.percentiles.items()}
         return Bend.of(known, {q: v and self._moved(percentile_name(q), v)
                                for q, v in known.items()})  # fmt: skip
 
     def level(self, figure: str) -> float | None:
         """Mean latency or p99 as it is printed, s; None where too few requests tell it."""
-        total = self._op(None)
-        if total is None:
+        if self.latency is None:
             return None
-        return total.latency.mean if figure == "mean" else total.latency.percentiles.get(99.0)
+        latency = self._unsure(self.latency)
+        return latency.mean if figure == "mean" else latency.percentiles.get(99.0)
 
     def _moved(self, name: str, value: float) -> float:
         """*value* moved by what profiles missed nearby."""
@@ -301,7 +306,7 @@ class RunAnswer:
         """Figure -> what simulation alone leaves of it."""
         window = self.measured.window
         found = {"iops": _span(window.iops())}
-        own = distribution(window, None, LATENCY, stable=self.stable)
+        own = self.latency
         if own is None or not self.stable:
             return found
         values = {percentile_name(q): v for q, v in own.percentiles.items()}

@@ -106,7 +106,7 @@ def headline(result: Result) -> str:
     total, known = result.total, words.span(result.total.iops)
     text = f"{words.about(total.iops.value)} IOPS" + (f", probably {known}" if known else "")
     if (goal := result.goal) is not None:
-        limit, value = words.time(goal.limit), words.latency_at(total.latency, goal.what)
+        limit, value = words.format_time(goal.limit), words.latency_at(total.latency, goal.what)
         if value is None:
             counts = total.latency.bin_count
             late = counts[total.latency.bin_s > goal.limit].sum() / max(1, counts.sum())
@@ -119,7 +119,7 @@ def headline(result: Result) -> str:
                 verdict = f"meets your {limit} with a probability of {words.chance(p)}"
                 if p < LIKELY_MISS:
                     verdict = f"misses your {limit} ({words.chance(p)} likely to meet it)"
-            text += f". Its {goal.what} of {words.time(value)} {verdict}"
+            text += f". Its {goal.what} of {words.format_time(value)} {verdict}"
     return f"{text}. {result.bottleneck.sentence}"
 
 
@@ -131,8 +131,8 @@ def ranges(result: Result) -> b.Ranges:
     what = goal.what if goal else "p99"
     value, ends = words.latency_at(total.latency, what), total.latency.intervals.get(what)
     if value is not None and ends is not None:
-        text = f"{words.time(value)} ({words.time_span(*ends)})"
-        limit, says = (goal.limit, f"goal {words.time(goal.limit)}") if goal else (None, "")
+        text = f"{words.format_time(value)} ({words.time_span(*ends)})"
+        limit, says = (goal.limit, f"goal {words.format_time(goal.limit)}") if goal else (None, "")
         rows.append(b.Range(what, Interval(value, *ends), text, limit, says))
     known = [row for row in rows if math.isfinite(row.interval.high) and row.interval.value]
     return b.Ranges(tuple(known))
@@ -145,7 +145,7 @@ def cards(result: Result, *, is_first_look: bool = False) -> b.Cards:
     sure = "how sure: …" if is_first_look else f"probably {known}" if known else "how sure: unknown"
     grows = result.bottleneck.verdict == "unstable"
     mean, tail = (
-        words.time(value) if value is not None and math.isfinite(value) else "grows" if grows
+        words.format_time(value) if value is not None and math.isfinite(value) else "grows" if grows
         else "…" if is_first_look else "not known" for value in (total.latency.mean, p99)
     )  # fmt: skip
     return b.Cards((

@@ -9,6 +9,7 @@ from typing import Final
 
 from nvmesim.measure.figures import Distribution, Interval
 from nvmesim.units import chance as chance
+from nvmesim.units import format_time as format_time
 from nvmesim.units import percent as percent
 
 NOTHING_FULL: Final = {
@@ -81,24 +82,13 @@ def microseconds(seconds: float | None) -> str:
     return f"{us:,.0f}" if us >= 100 else f"{us:.3g}"
 
 
-def time(seconds: float) -> str:
-    """A latency with its unit, as in a sentence.
-
-    >>> time(726.4e-6), time(1.2345e-3), time(2.5)
-    ('726 us', '1.23 ms', '2.5 s')
-    """
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.3g} us"
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
 def time_span(low_s: float, high_s: float) -> str:
     """Both ends of an interval of latencies.
 
     >>> time_span(520e-6, 1.3e-3), time_span(520e-6, 800e-6)
     ('520 us to 1.3 ms', '520 to 800 us')
     """
-    low, high = time(low_s), time(high_s)
+    low, high = format_time(low_s), format_time(high_s)
     return f"{low.split()[0] if low[-2:] == high[-2:] else low} to {high}"
 
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Distribution
-from nvmesim.measure.latency import distribution
 from nvmesim.measure.stations import cpu_stats
 from nvmesim.predict.answer import RunAnswer
 from nvmesim.predict.result import Result
@@ -278,7 +277,7 @@ class LoadSearch:
     def _trial(self, applied: Applied, run: RunAnswer, *, decides: bool = False) -> Trial:
         """*run* held against the limits, at the ends that simulation leaves a run that decides."""
         window, shift = run.measured.window, run.shifts()
-        latency = distribution(window, None, stable=run.stable)
+        latency = run.latency
         if latency is None:
             raise InputError(f"{run.ready.name}: no request completed; nothing to report")
         cpu = cpu_stats(run.ready.lowered, run.totals).logical_utilization

@@ -43,7 +43,7 @@ WAIT: Final = '<span class="wait">…</span>'
 def first(result: Result) -> str:
     """Return the figures of a first look: how sure they are is not known yet, and not shown."""
     says = f"About {words.about(result.total.iops.value)} IOPS, how sure: "
-    goal = result.goal and ("wait", "", f"Goal {words.time(result.goal.limit)}: …")
+    goal = result.goal and ("wait", "", f"Goal {words.format_time(result.goal.limit)}: …")
     return rendered(
         "nvmesim.ui:answer.html", says=Markup(says + WAIT), goal=goal, slow=None,
         fast=html([shown.cards(result, is_first_look=True)]),
@@ -76,7 +76,7 @@ def _verdict(result: Result) -> tuple[str, str, str] | None:
         return None
     p = goal.probability
     css, sign = ("met", "✓") if p >= SURE else ("missed", "✗") if p <= 1 - SURE else ("unsure", "?")
-    asked = f"{goal.what} within {words.time(goal.limit)}"
+    asked = f"{goal.what} within {words.format_time(goal.limit)}"
     verb = "Meets" if p >= 0.5 else "Misses" if css == "missed" else "More likely misses"
     chance = f"{'' if p >= 0.5 else ': met'} with a probability of {words.chance(p)}"
     return css, sign, f"{verb} {asked}{chance}"
@@ -266,7 +266,7 @@ def _lacks(result: Result) -> str:
     if goal is None or goal.probability is None:
         return "no goal"
     value = words.latency_at(result.total.latency, goal.what) or 0.0
-    over = f"{goal.what} is {words.time(value - goal.limit)} above"
+    over = f"{goal.what} is {words.format_time(value - goal.limit)} above"
     over = "nothing" if value <= goal.limit else over
     return f"{over}; met with a probability of {words.chance(goal.probability)}"
 
