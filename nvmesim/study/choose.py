@@ -116,7 +116,7 @@ def loose_drives(scenario: ResolvedScenario) -> list[Drive]:
 def capacity(scenario: ResolvedScenario) -> float:
     """Bytes that volumes and loose drives hold."""
     loose = [d.profile.capacity.value for d in loose_drives(scenario)]
-    return sum(map(volume_bytes, scenario.volumes)) + sum(loose)
+    return float(sum(map(volume_bytes, scenario.volumes)) + sum(loose))
 
 
 def survived(volume: Volume) -> int:
