@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +78,13 @@ def measure(
         raise InputError("name a drive or a file, and -o PROFILE.toml; or --plan for a job file")
     out.check_writable(output)
     _check_apart(output, None if host else target)
-    from nvmesim.study.measuring.machine import Machine, Target, target_of
+    from nvmesim.study.measuring.machine import (
+        Machine,
+        Target,
+        conditions,
+        has_throttled,
+        target_of,
+    )
     from nvmesim.study.measuring.measure import FioRunner, Plan
     from nvmesim.units import PS_PER_S, parse_time_ps
 
@@ -99,7 +105,10 @@ def measure(
         measured_on = _conditions(machine, found, plan)
         runner = FioRunner(machine, found, engine)
         done = replace(_run(replace(plan, runner=runner)), conditions=measured_on)
-    return _written(done, output, as_json, throttled=_throttled(machine, found, measured_on))
+    throttled = "smart" in measured_on and has_throttled(
+        measured_on["smart"], conditions(machine, target).get("smart", "")
+    )
+    return _written(done, output, as_json, throttled=throttled)
 
 
 def _check_apart(output: Path, target: str | None) -> None:
@@ -194,15 +203,6 @@ def _conditions(machine: Machine, target: Target, plan: Plan) -> dict[str, str]:
     speed = found.get("link_speed", "16.0 GT/s").split()[0].removesuffix(".0")
     plan.link = f"pcie{GENERATIONS.get(speed, 4)} x{found.get('link_width', '4')}"
     return found
-
-
-def _throttled(machine: Machine, target: Target, before: Mapping[str, str]) -> bool:
-    """Return True if the drive was slowed down for its temperature meanwhile."""
-    from nvmesim.study.measuring.machine import conditions, has_throttled
-
-    if "smart" not in before:
-        return False
-    return has_throttled(before["smart"], conditions(machine, target.path).get("smart", ""))
 
 
 def _run(plan: Plan) -> Measuring:

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -186,16 +186,8 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
         if not re.fullmatch(r"drives(\.\d+)?\.(profile|count)", key)
     }  # a row of their own
     return {
-        **{_label(k): [_said(k, text) for text in v] for k, v in own.items()},
-        "drives": [
-            ", ".join(
-                f"{n} x {name}"
-                for name, n in Counter(
-                    d.profile.model or d.profile.name for d in q.scenario.drives
-                ).items()
-            )
-            for q in quotes
-        ],
+        **{label: list(map(said, v)) for k, v in own.items() for label, said in [_in_words(k)]},
+        "drives": [_drives(q.scenario) for q in quotes],
         "usable TB": [f"{q.capacity / 1e12:.4g}" for q in quotes],
         "price, EUR": ["not known" if e is None else f"{e:,.0f}" for _, e, _ in rates],
         "W, drives and CPUs": ["not known" if w is None else f"{w:,.0f}" for *_, w in rates],
@@ -209,49 +201,42 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
         "IOPS, a drive failed": [_iops(q.degraded) for q in quotes],
         "IOPS, while it is rebuilt": [_iops(q.rebuilding) for q in quotes],
         "hours to rebuild": ["-" if r is None else f"{r.hours:.2g}" for r in rebuilds],
-        "limited by": [
-            r.bottleneck.sentence.removeprefix("Limited by ")
-            .removesuffix(".")
-            .removesuffix(f"; {best_relief(())}")
-            for r in results
-        ],
+        "limited by": [_limit(r) for r in results],
         "lacks of the goal": [_lacks(r) for r in results],
         "IOPS against 1": ["", *against],
     }
 
 
-def _label(key: str) -> str:
-    """A key as the Design page calls it, with the number of its table where there are several.
+def _in_words(key: str) -> tuple[str, Callable[[str], str]]:
+    """A key as the Design page calls it, and what says its values so.
 
-    >>> _label("drives.1.count"), _label("volume.spares"), _label("run.seed")
+    >>> _in_words("drives.1.count")[0], _in_words("volume.spares")[0], _in_words("run.seed")[0]
     ('Number of drives, table 2', 'hot spares', 'run.seed')
-    """
-    labels = {control.key.replace(".0.", "."): control.label for control in controls()}
-    table = re.search(r"\.(\d+)(?=\.)", key)
-    label = labels.get(re.sub(r"\.\d+(?=\.)", "", key))
-    if label is None:
-        return heading(key.removeprefix("volume."))
-    return f"{label}, table {int(table[1]) + 1}" if table else label
-
-
-def _said(key: str, text: str) -> str:
-    """A value of a key in the words of the Design page.
-
-    >>> _said("server.platform", "hpe-dl380-gen11"), _said("volume.degraded", "3")
+    >>> _in_words("server.platform")[1]("hpe-dl380-gen11"), _in_words("volume.degraded")[1]("3")
     ('HPE ProLiant DL380 Gen11 (2U)', 'drive 3 has failed')
-    >>> _said("drives.1.socket", "1"), _said("volume.raid", "raid6"), _said("run.seed", "7")
-    ('socket 1', 'RAID6', '7')
     """
-    bare = re.sub(r"\.\d+(?=\.)", "", key)
-    if bare == "volume.degraded":
-        return f"drive {text} has failed" if text not in ("-", "") else "all drives work"
+    bare, table = re.sub(r"\.\d+(?=\.)", "", key), re.search(r"\.(\d+)(?=\.)", key)
     control = next((c for c in controls() if c.key.replace(".0.", ".") == bare), None)
     if control is None:
-        return text
+        return heading(key.removeprefix("volume.")), str
+    label = control.label + (f", table {int(table[1]) + 1}" if table else "")
+    if bare == "volume.degraded":
+        return label, lambda v: f"drive {v} has failed" if v not in ("-", "") else "all drives work"
     known = dict(control.choices)
     if control.form == "part":
         known = {part["name"]: part["label"] for part in parts(control.kind)}
-    return known.get(text, text)
+    return label, lambda v: known.get(v, v)
+
+
+def _limit(result: Result) -> str:
+    """What stops it, in the words of its sentence."""
+    said = result.bottleneck.sentence.removeprefix("Limited by ")
+    return said.removesuffix(".").removesuffix(f"; {best_relief(())}")
+
+
+def _drives(scenario: ResolvedScenario) -> str:
+    names = Counter(drive.profile.model or drive.profile.name for drive in scenario.drives)
+    return ", ".join(f"{n} x {name}" for name, n in names.items())
 
 
 def _iops(result: Result | None) -> str:
