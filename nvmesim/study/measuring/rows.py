@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from importlib import resources
+from typing import Any, Final
+
+from jinja2 import Environment, StrictUndefined
 
 SECONDS: Final = 30
 """Run time of a row of the fixed plan, its ramp included."""
@@ -97,32 +100,7 @@ def fio_job(rows: Sequence[Row] = PLAN, drive: str = "/dev/nvmeXn1") -> str:
     >>> "[rr-qd1]" in fio_job()
     True
     """
-    writes = any(row.writes for row in rows)
-    fill = f"fio --name=fill --filename={drive} --rw=write --bs=1m --iodepth=32 --direct=1"
-    harm = "It reads only."
-    if writes:
-        harm = f"IT OVERWRITES THE DRIVE: use an empty one, and fill it first:\n#   {fill}"
-    parts = [
-        f"""\
-# Measures a drive in {minutes(rows):.0f} minutes. {harm}
-# As root, with your drive's name:
-#   DRIVE={drive} fio --output-format=json --output=drive.json THIS-FILE
-#   nvmesim calibrate drive.json --captured-on linux-io_uring -o drive.toml --report drive.html
-[global]
-filename=${{DRIVE}}
-ioengine=io_uring
-direct=1
-norandommap=1
-randrepeat=0
-time_based=1
-ramp_time={RAMP}
-group_reporting=1
-"""
-    ]
-    for row in rows:
-        lines = [f"# {row.tells}", f"[{row.name}]", "stonewall", *_load(row, row.seconds - RAMP)]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
+    return _filled("drive.fio", rows, drive=drive, load=_load)
 
 
 def diskspd_lines(rows: Sequence[Row] = PLAN) -> str:
@@ -131,18 +109,13 @@ def diskspd_lines(rows: Sequence[Row] = PLAN) -> str:
     >>> diskspd_lines().count("diskspd.exe -b") == len(PLAN)
     True
     """
-    harm = " IT OVERWRITES DRIVE #1: put your own number." if any(r.writes for r in rows) else ""
-    lines = [
-        f"# Measures a drive in {minutes(rows):.0f} minutes.{harm}",
-        "# Run it in a folder of its own as administrator, then:",
-        "# nvmesim calibrate *.xml --captured-on windows-2019 -o drive.toml --report drive.html",
-        "$drive = '#1'",
-    ]
-    for row in rows:
-        access = "-r" if row.op.startswith("rand") else "-s"
-        lines += [f"# {row.tells}",
-                  f"diskspd.exe -b{row.kib}K -t{row.jobs} -o{row.depth} "
-                  f"-w{100 * (1 - row.read_share):.0f} {access} -Sh -L -W{RAMP} "
-                  f"-d{row.seconds - RAMP} -Rxml $drive | Out-File -Encoding utf8 "
-                  f"{row.name}.xml"]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    return _filled("drive.ps1", rows)
+
+
+def _filled(name: str, rows: Sequence[Row], **values: Any) -> str:
+    text = (resources.files(__package__) / "plans" / name).read_text("utf-8")
+    made = Environment(trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
+    return made.from_string(text).render(
+        rows=rows, minutes=minutes(rows), writes=any(row.writes for row in rows), ramp=RAMP,
+        **values,
+    )  # fmt: skip

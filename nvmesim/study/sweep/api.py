@@ -82,7 +82,8 @@ def sweep(
     A combination that cannot be gets a row with its ``error``; a key that does not exist, or takes
     none of its values, raises InputError before anything is simulated.
     """
-    settings = Settings(engine, seed, precision, requests, max_requests, cache, certainty)
+    settings = Settings(engine, seed, precision, requests, max_requests=max_requests,
+                        cache=cache, certainty=certainty)  # fmt: skip
     plan = make_plan(over)
     tables, base = tables_of(scenario)
     head = header(plan.describe(), content_of([tables, check(tables, base, plan)]), settings)

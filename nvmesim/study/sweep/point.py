@@ -25,11 +25,9 @@ from pydantic import BaseModel
 
 from nvmesim.code_cache import cache_folder, read_private, write_private
 from nvmesim.errors import NvmesimError
-from nvmesim.measure.control import MAX_REQUESTS
 from nvmesim.measure.figures import OpStats
-from nvmesim.predict.prepare import EngineFactory
 from nvmesim.predict.result import Result
-from nvmesim.predict.simulate import simulate
+from nvmesim.predict.simulate import RunOptions, simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -59,17 +57,12 @@ _TYPES: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RunOptions):
     """How each point is simulated; None: as its scenario says."""
 
-    engine: str | EngineFactory = "compiled"
-    seed: int | None = None
-    precision: float | None = None
-    requests: int | None = None
-    max_requests: int = MAX_REQUESTS
+    reliefs: bool = False
+    over_time: bool = False
     cache: bool = True
-    certainty: bool = True
-    """True if intervals hold all four parts, or the simulation's alone."""
 
     def plain(self) -> dict[str, Any]:
         """Return what a point's numbers depend on."""
@@ -141,8 +134,7 @@ def answer(job: SweepJob) -> PointAnswer:
 
 def predict(scenario: ResolvedScenario, settings: Settings) -> Result:
     """Simulate as `nvmesim run` does, without what-ifs; Ctrl-C is raised."""
-    options = {name: value for name, value in vars(settings).items() if name != "cache"}
-    result = simulate(scenario, reliefs=False, over_time=False, **options)
+    result = simulate(scenario, settings)
     if has(result.warnings, "interrupted"):
         raise KeyboardInterrupt
     return result
