@@ -12,9 +12,8 @@ from nvmesim.errors import InputError, nearest
 from nvmesim.measure.control import Controller, Measured, Progress, Recorder, RunGoal
 from nvmesim.measure.stations import reducer
 from nvmesim.measure.steady import MAX_RECORDS, Collector, RunLoad, drifting
-from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
-from nvmesim.predict.pilots import load_of, slow_states
+from nvmesim.predict.pilots import SlowStates, load_of, slow_states
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
@@ -27,18 +26,12 @@ LONGEST: Final = 4
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(SlowStates):
     """A scenario ready to run: the one place where an engine is made for a prediction."""
 
-    scenario: ResolvedScenario
-    lowered: Lowered
     make: EngineFactory
     seed: int
     load: RunLoad
-    level: float = 0.0
-    """Share of its write buffers that is taken at time 0: as much as will be."""
-    left_out: float = 0.0
-    """Requests/s by which an overload is larger than the rates that are simulated."""
 
     @property
     def name(self) -> str:
@@ -101,10 +94,8 @@ def prepare(
     resolved = as_captured(resolved)
     states = slow_states(resolved, level, is_variant=is_variant)
     number = resolved.run.seed if seed is None else seed
-    return Prepared(
-        states.scenario, states.lowered, engine_factory(engine), number, load_of(states.lowered),
-        states.level, states.left_out,
-    )  # fmt: skip
+    load = load_of(states.lowered)
+    return Prepared(**vars(states), make=engine_factory(engine), seed=number, load=load)
 
 
 def as_captured(scenario: ResolvedScenario) -> ResolvedScenario:
