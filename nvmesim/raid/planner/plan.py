@@ -49,10 +49,8 @@ def pieces(geometry: RaidGeometry, length: int) -> int:
     return REQUEST_PIECES + (1 + length // (geometry.chunk or BLOCK)) * each
 
 
-@lru_cache(maxsize=64)
-def parity_planner(geometry: RaidGeometry) -> ParityPlanner:
-    """The planner of a raid5 or raid6; one a geometry, because it remembers its decisions."""
-    return ParityPlanner(geometry)
+parity_planner: Final = lru_cache(maxsize=64)(ParityPlanner)
+"""The planner of a raid5 or raid6; one a geometry, because it remembers its decisions."""
 
 
 def raw_plan(
