@@ -21,15 +21,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from nvmesim.array_types import Floats
 from nvmesim.files import write_text
 from nvmesim.measure.steady import two_sided
 from nvmesim.predict.uncertainty.numbers import Z95
-from nvmesim.predict.uncertainty.standing import AWAY, NAMES, Evidence, Sheet, Standing
+from nvmesim.predict.uncertainty.standing import AWAY, NAMES, Evidence, Standing
 
 Group = Literal["rate", "middle", "tail"]
 EVIDENCE: Final[tuple[Evidence, ...]] = ("catalog", "near", "far")
@@ -257,18 +258,10 @@ def read_table(text: str) -> tuple[Miss, ...]:
     True
     """
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    return tuple(
-        Miss(
-            row["source"], row["set"], row["config"], row["metric"],
-            float(row["log_error"]), float(row["known"]),
-            Standing(row["model_class"], row["limit"], int(row["rows"]), float(row["depth"]),
-                     float(row["size"]), float(row["drives"]), float(row["read"]),
-                     float(row["moved"]) if row["moved"] else None, cast("Sheet", row["sheet"]),
-                     float(row["between"]), float(row["clock"])),
-            (float(row["down"]), float(row["up"])),
-        )
+    return TypeAdapter(tuple[Miss, ...]).validate_python([
+        {**row, "standing": row | {"moved": row["moved"] or None}, "room": (row["down"], row["up"])}
         for row in csv.DictReader(lines)
-    )  # fmt: skip
+    ])  # fmt: skip
 
 
 def write_table(rows: Iterable[Miss]) -> str:

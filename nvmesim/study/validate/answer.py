@@ -14,7 +14,7 @@ from nvmesim.catalog.load import quantities
 from nvmesim.errors import FitError, InputError, NvmesimError
 from nvmesim.measure.control import Progress
 from nvmesim.predict.result import Result
-from nvmesim.study.validate.predict import Change, Naive, Predictor, Value
+from nvmesim.study.validate.predict import PERCENTILES, Change, Naive, Predictor, Value
 from nvmesim.study.validate.published import Fit, InputFit, Key, Question, Row, metric, read_set
 
 TOLERANCE: Final = 1e-4
@@ -22,8 +22,6 @@ CLOSE: Final = 0.02
 """An input row that no number reaches must be missed by less than this share."""
 USUAL_NOISE: Final = 0.03
 """Relative 95 % of an input row whose set states none."""
-NAIVE_REQUESTS: Final = 40_000
-PERCENTILES: Final = {"clat_p50_us": 50.0, "clat_p99_us": 99.0, "clat_p99_9_us": 99.9}
 UNITS: Final = {
     **dict.fromkeys(("base", "die", "channel", "split", "wakeup_half"), (1e6, "us")),
     "commands": (1e3, "k/s"),
@@ -103,7 +101,7 @@ def _from_catalog(question: Question) -> dict[Key, Value]:
 
 def _naive(predictor: Predictor) -> tuple[dict[str, float], dict[str, float]]:
     """Naive IOPS and requests in flight of each simulated configuration."""
-    naive = Naive(NAIVE_REQUESTS)
+    naive = Naive()
     rates: dict[str, float] = {}
     in_flight: dict[str, float] = {}
     for config in dict.fromkeys(key[0] for key in predictor.question.asked):

@@ -34,6 +34,8 @@ from nvmesim.study.validate.published import Config, Key, Question
 REQUESTS: Final = 120_000
 """Requests of one simulation: as many as `nvmesim run` takes of small servers, and always as many,
 so that what is learned from the sets does not depend on what was learned before."""
+NAIVE_REQUESTS: Final = 40_000
+PERCENTILES: Final = {"clat_p50_us": 50.0, "clat_p99_us": 99.0, "clat_p99_9_us": 99.9}
 MIB: Final = 2**20
 EQUAL: Final = 0.005
 """A prediction within this share of the naive answer says no more than that."""
@@ -66,7 +68,6 @@ class Predictor:
 
     question: Question
     changes: tuple[Change, ...] = ()
-    requests: int = REQUESTS
     seen: dict[tuple[object, ...], Result] = field(default_factory=dict)
     """Simulated results, shared between predictors of one question."""
     certainty: bool = False
@@ -89,14 +90,14 @@ class Predictor:
     def result(self, config: str) -> Result:
         """Return the simulation of *config*."""
         sets = self._sets(config)
-        key = (*sets, self.requests, self.certainty)
+        key = (*sets, self.certainty)
         if key not in self.seen:
             tables = apply_sets(self.question.scenario, sets)
             scenario = scenario_from_dict(tables, base=self.question.folder)
-            requests = scenario.run.requests or self.requests
             self.seen[key] = simulate(
-                scenario, reliefs=False, requests=requests, over_time=False,
-                certainty=self.certainty, without_source=self.question.file.source,
+                scenario, requests=scenario.run.requests or REQUESTS, reliefs=False,
+                over_time=False, certainty=self.certainty,
+                without_source=self.question.file.source,
             )  # fmt: skip
         return self.seen[key]
 
@@ -151,7 +152,7 @@ def _latency(name: str, result: Result, verdict: str) -> Value:
         low, high = result.total.latency.intervals.get("mean", (mean, mean))
         parts = result.certainty.figures.get("mean") if name == "lat_mean_us" else None
         return Value(mean * scale, low * scale, high * scale, verdict, parts, known)
-    percent = {"clat_p50_us": 50.0, "clat_p99_us": 99.0, "clat_p99_9_us": 99.9}[name]
+    percent = PERCENTILES[name]
     clat = result.total.clat
     found = clat.percentiles.get(percent)
     if found is None:  # too few samples to report it with a run; the bins still say about where
@@ -193,7 +194,7 @@ def _compared(metric: str, result: Result, reference: Result) -> Value:
 class Naive:
     """Naive answers; each small scenario behind them is simulated once."""
 
-    requests: int
+    requests: int = NAIVE_REQUESTS
     """Of each simulation."""
     seen: dict[tuple[object, ...], float] = field(default_factory=dict)
 
