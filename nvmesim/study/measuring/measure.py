@@ -406,22 +406,13 @@ def _plausible(profile: DriveProfile, asked: Sequence[ResolvedScenario]) -> Plau
     if joint is None:
         return runs
     draws = [joint.factors[i * len(joint.factors) // n] for i in range(n)]
+    moves = [
+        {key: (math.log(f), math.log(f)) for key, f in zip(joint.names, draw, strict=True)}
+        for draw in draws
+    ]
     return [
-        (
-            [
-                *found,
-                Factor(
-                    "a draw",
-                    label_of(profile),
-                    {
-                        key: (math.log(f), math.log(f))
-                        for key, f in zip(joint.names, draw, strict=True)
-                    },
-                ),
-            ],
-            [*line, 1],
-        )
-        for (found, line), draw in zip(runs, draws, strict=True)
+        ([*found, Factor("a draw", label_of(profile), move)], [*line, 1])
+        for (found, line), move in zip(runs, moves, strict=True)
     ]
 
 
