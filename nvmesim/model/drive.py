@@ -307,8 +307,7 @@ class DriveModel:
             up += command_time_ps(self._drive.link, "read", n_bytes, "down")
         data = round(command_ps + n_bytes * PS_PER_S / self.profile.read_bandwidth.value)
         if n_bytes <= AS_ONE:
-            data_row = self._unordered(self._read_data, max(1, data), SLOT_DATA)
-            return [data_row, self._unordered(self._up, up, SLOT_UP)]
+            return [const(self._read_data, data), self._unordered(self._up, up, SLOT_UP)]
         return self._streaming([const(self._read_data, data), const(self._up, up)], n_bytes)
 
     def _streaming(self, way: list[Row], n_bytes: int) -> list[Row]:
