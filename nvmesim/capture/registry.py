@@ -12,10 +12,12 @@ import glob
 import importlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from importlib import metadata
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +38,7 @@ UNREAD: Final = "not-read"
 
 
 @dataclass(frozen=True)
-class LazyReader:
+class Reader:
     """A reader whose module is imported when it is first used."""
 
     name: str
@@ -64,96 +66,83 @@ class LazyReader:
 
 
 @dataclass(frozen=True)
-class InstalledReader:
-    """A reader that another package offers by the entry point `nvmesim.readers`."""
+class InstalledReader(Reader):
+    """A reader that another package offers by the entry point; what it raises names that package.
 
-    entry: metadata.EntryPoint
+    That is a CaptureError, whatever it was.
+    """
 
-    @cached_property
-    def name(self) -> str:
-        """Name of the format: the module's FORMAT."""
-        return str(getattr(self._module, "FORMAT", self.entry.name))
+    package: str = ""
 
-    @cached_property
-    def _module(self) -> Any:
-        try:
-            module = self.entry.load()
-        except Exception as error:
-            raise self._error("cannot be imported", error) from error
-        missing = [name for name in ("FORMAT", "sniff", "read") if not hasattr(module, name)]
-        if missing:
-            raise self._error(f"has no {', '.join(missing)}")
+    def _load(self) -> Any:
+        with self._blamed("cannot be imported"):
+            module = importlib.import_module(self.module)
+            attrgetter("FORMAT", "sniff", "read")(module)
         return module
 
-    def _error(self, found: str, error: Exception | None = None) -> CaptureError:
-        package = self.entry.dist.name if self.entry.dist else "an unnamed package"
-        why = f" ({type(error).__name__}: {shown(error, 120)})" if error else ""
-        return CaptureError(
-            f"reader {self.entry.value} of {package} {found}{why}; mend or uninstall {package}"
-        )
-
     def sniff(self, head: Head) -> bool:
-        """True if content that starts with *head* is of this format; CaptureError if it fails."""
-        try:
-            return bool(self._module.sniff(head))
-        except CaptureError:
-            raise
-        except Exception as error:
-            raise self._error("failed to look at a file", error) from error
+        """As of any reader, but for what it raises."""
+        with self._blamed("failed to look at a file"):
+            return super().sniff(head)
 
     def read(self, source: Source) -> Capture:
-        """Read *source*; whatever the module raises is a CaptureError."""
+        """As of any reader, but for what it returns."""
+        with self._blamed("failed", f"{source.path}: "):
+            capture = super().read(source)
+            if not isinstance(capture, Capture):
+                raise TypeError("it returned no Capture")
+        return capture
+
+    @contextmanager
+    def _blamed(self, what: str, place: str = "") -> Iterator[None]:
         try:
-            capture = self._module.read(source)
+            yield
         except CaptureError:
             raise
         except Exception as error:
-            raise source.error(str(self._error("failed", error))) from error
-        if not isinstance(capture, Capture):
-            raise source.error(str(self._error("returned no Capture")))
-        return capture
-
-    def parts(self, path: Path, asked: Collection[Path]) -> tuple[Path, ...]:
-        """Return *path* alone: a capture of one file."""
-        return (path,)
-
-
-Reader = LazyReader | InstalledReader
+            why = f"{type(error).__name__}: {shown(error, 120)}"
+            raise CaptureError(
+                f"{place}reader {self.module} of {self.package} {what} ({why}); mend or uninstall "
+                f"{self.package}"
+            ) from error
 
 
 @cache
-def installed_readers() -> tuple[InstalledReader, ...]:
+def installed_readers() -> tuple[Reader, ...]:
     """Return the readers of installed packages, in the order of their names."""
-    entries = metadata.entry_points(group=ENTRY_POINT)
-    return tuple(InstalledReader(entry) for entry in sorted(entries, key=lambda e: e.name))
+    entries = sorted(metadata.entry_points(group=ENTRY_POINT), key=lambda entry: entry.name)
+    return tuple(
+        InstalledReader(e.name, e.value, e.dist.name if e.dist else "an unnamed package")
+        for e in entries
+    )
 
 
 READERS: Final[tuple[Reader, ...]] = (
     # name of the format, module of nvmesim.capture.readers
-    LazyReader("fio-json", "fio.fio_json"),
-    LazyReader("fio-terse", "fio.terse_lines"),
-    LazyReader("t-io-uring", "fio.t_io_uring"),
-    LazyReader("fio-text", "fio.normal_output"),
-    LazyReader("fio-log", "fio.fio_log"),
-    LazyReader("fio-iolog", "fio.log_rows"),
-    LazyReader("points", "points_table"),
-    LazyReader("diskspd-xml", "diskspd_xml"),
-    LazyReader("diskspd-text", "diskspd_text"),
-    LazyReader("biosnoop", "public_traces"),
-    LazyReader("biolatency", "biolatency"),
-    LazyReader("public-trace", "public_traces"),
-    LazyReader("iometer", "iometer"),
-    LazyReader("iostat", "iostat"),
-    LazyReader("sar", "iostat"),
-    LazyReader("vdbench", "generators"),
-    LazyReader("yabs", "printed"),
-    LazyReader("crystaldiskmark", "printed"),
-    LazyReader("elbencho", "generators"),
-    LazyReader("spdk", "printed"),
-    LazyReader("ioping", "printed"),
-    LazyReader("blkparse", "blkparse"),
-    LazyReader("blktrace", "blktrace_binary"),
-    LazyReader("tracepoints", "blkparse"),
+    Reader("fio-json", "fio.fio_json"),
+    Reader("fio-terse", "fio.terse_lines"),
+    Reader("t-io-uring", "fio.t_io_uring"),
+    Reader("fio-text", "fio.normal_output"),
+    Reader("fio-log", "fio.fio_log"),
+    Reader("fio-iolog", "fio.log_rows"),
+    Reader("points", "points_table"),
+    Reader("diskspd-xml", "diskspd_xml"),
+    Reader("diskspd-text", "diskspd_text"),
+    Reader("biosnoop", "public_traces"),
+    Reader("biolatency", "biolatency"),
+    Reader("public-trace", "public_traces"),
+    Reader("iometer", "iometer"),
+    Reader("iostat", "iostat"),
+    Reader("sar", "iostat"),
+    Reader("vdbench", "generators"),
+    Reader("yabs", "printed"),
+    Reader("crystaldiskmark", "printed"),
+    Reader("elbencho", "generators"),
+    Reader("spdk", "printed"),
+    Reader("ioping", "printed"),
+    Reader("blkparse", "blkparse"),
+    Reader("blktrace", "blktrace_binary"),
+    Reader("tracepoints", "blkparse"),
 )
 
 

@@ -7,7 +7,6 @@ import json
 import math
 import sys
 from collections import Counter
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -176,7 +175,7 @@ def read(source): """
     ("code", "found"),
     [
         ("import nothing_of_this_name", r"cannot be imported \(ModuleNotFoundError"),
-        ("FORMAT = 'zork'\ndef sniff(head): return True", "has no read;"),
+        ("FORMAT = 'zork'\ndef sniff(head): return True", "has no attribute 'read'"),
         (MODULE + "return 1 / 0", r"run.zork: .*failed \(ZeroDivisionError"),
         (MODULE + "return 1", "run.zork: .*returned no Capture"),
         (MODULE.replace("head.text", "head.txt") + "return 1", r"failed to look .*AttributeError"),
@@ -188,14 +187,13 @@ def test_an_installed_reader_that_fails_is_named(
     (tmp_path / "zorkreader.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "zorkreader", raising=False)
-    entry = EntryPoint("zork", "zorkreader", registry.ENTRY_POINT)
-    installed = (registry.InstalledReader(entry),)
+    installed = (registry.InstalledReader("zork", "zorkreader", "zorktools"),)
     monkeypatch.setattr(registry, "installed_readers", lambda: installed)
     path = tmp_path / "run.zork"
     path.write_text("zork\n", encoding="utf-8")
     with pytest.raises(CaptureError, match=found) as caught:
         read_capture(path)
-    assert "reader zorkreader of" in str(caught.value)
+    assert "reader zorkreader of zorktools" in str(caught.value)
     assert "\n" not in str(caught.value)
     monkeypatch.delitem(sys.modules, "zorkreader", raising=False)
 
