@@ -309,10 +309,12 @@ def test_bins_of_a_latency_hold_it(value: int) -> None:
 
 
 def test_more_sizes_than_are_counted_apart() -> None:
-    counts: dict[int, int] = {}
-    sizes = 512 * np.arange(1, tally.N_SIZES + 4)
-    tally._count_sizes(counts, sizes[::-1])
-    tally._count_sizes(counts, sizes[-1:])
-    assert counts[int(sizes[-1])] == 2
-    assert sum(counts.values()) - counts[tally.OTHER_SIZES] == tally.N_SIZES + 1
-    assert counts[tally.OTHER_SIZES] == 3
+    found = tally.Tally()
+    n = tally.N_SIZES + 1
+    for size in (512 * np.arange(1, n), np.full(n, 512), 512 * np.arange(n, n + 3)):
+        assert found.rows == 0 or found.measurements()[0].conditions.block_size is not None
+        zeros = np.zeros(size.size, np.int64)
+        found.add(tally.rows_of(zeros, zeros + 1000, zeros, size, zeros, zeros), ["sda"])
+    (measurement,) = found.measurements()
+    assert measurement.conditions.block_size is None
+    assert measurement.ops["read"].bytes == 512 * (n * (n - 1) // 2 + n + 3 * n + 3)

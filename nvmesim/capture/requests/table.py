@@ -8,9 +8,9 @@ Where a file gives issue and latency on one line, the depth is worked out here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -229,32 +229,41 @@ def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
 
 # -- statistics ------------------------------------------------------------------------------------
 #
-# A group a device and operation, in memory that does not grow with the rows.
+# A row a device and operation, in memory that does not grow with the requests.
 
 BITS: Final = 7
 """2**7 bins an octave: a bin's middle is within 1/2**8 = 0.4 % of every sample in it."""
 PER_OCTAVE: Final = 1 << BITS
 MAX_LATENCY: Final = 1 << 50
 """ns, 13 days: longer ones share the last bin."""
-N_BINS: Final = (50 - BITS + 1) * PER_OCTAVE
-
 N_SIZES: Final = 64
-"""Distinct sizes counted per group; later ones are lumped together as `OTHER_SIZES`."""
+"""Distinct sizes that are counted apart; of a group with more they are one, `OTHER_SIZES`."""
 OTHER_SIZES: Final = -1
-
-# Rows of the sums (int64, exact) of the groups.
-COUNT, BYTES, LATENCY, SHORTEST, LONGEST, FIRST, LAST, DEPTHS, DEEPEST = range(9)
-TIMED, SEQUENTIAL, NEXT_OFFSET, N_SUMS = range(9, 13)
-_START: Final = np.zeros(N_SUMS, np.int64)
-_START[[SHORTEST, FIRST]] = np.iinfo(np.int64).max
-_START[[LONGEST, LAST, NEXT_OFFSET]] = np.iinfo(np.int64).min
-
 PERCENTILES: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
-N_OPS: Final = len(OPS) + 1
 SEQUENTIAL_SHARE: Final = 0.9
 RANDOM_SHARE: Final = 0.1
-MAX_GROUPS: Final = 4096
+MAX_DEVICES: Final = 1365
 S_PER_NS: Final = 1e-9
+_GROUP: Final = ("device", "op")
+_TOOK: Final = pl.col("took")
+_END: Final = pl.col("offset") + pl.col("bytes")
+_SUMS: Final = {
+    # column: what it is of some requests of a group, and how two of them become one
+    "count": (pl.len().cast(pl.Int64), pl.Expr.sum),
+    "bytes": (pl.col("bytes").sum(), pl.Expr.sum),
+    "first": (pl.coalesce("issue", "complete").min(), pl.Expr.min),
+    "last": (pl.coalesce("complete", "issue").max(), pl.Expr.max),
+    "depths": (pl.col("depth").sum(), pl.Expr.sum),
+    "deepest": (pl.col("depth").max(), pl.Expr.max),
+    "timed": (_TOOK.count().cast(pl.Int64), pl.Expr.sum),
+    "latency": (_TOOK.clip(upper_bound=MAX_LATENCY).sum(), pl.Expr.sum),
+    "squares": (_TOOK.cast(pl.Float64).pow(2).sum(), pl.Expr.sum),
+    "shortest": (_TOOK.min(), pl.Expr.min),
+    "longest": (_TOOK.max(), pl.Expr.max),
+    "sequential": ((pl.col("offset") == _END.shift(1)).sum().cast(pl.Int64), pl.Expr.sum),
+    "starts": (pl.col("offset").first(), pl.Expr.first),
+    "ends": (_END.last(), pl.Expr.last),
+}
 
 
 class Tally:
@@ -263,147 +272,113 @@ class Tally:
     def __init__(self) -> None:
         self.rows = 0
         self._names: list[str] = []
-        self._sums = np.zeros((N_SUMS, 0), np.int64)
-        self._squares = np.zeros(0)
-        self._bins = np.zeros((0, N_BINS), np.int64)
-        self._sizes: list[dict[int, int]] = []
+        self._tables: dict[str, pl.DataFrame] = {}
 
     def add(self, rows: np.ndarray, names: list[str]) -> None:
         """Count *rows* as in a `Block`; devices beyond 1,365 share the last group."""
-        self._grow(names)
-        self.rows += rows.shape[1]
+        self._names = names
         if not rows.shape[1]:
             return
-        device = np.minimum(rows[OUT_DEVICE], len(self._names) - 1)
-        group = device * N_OPS + np.minimum(rows[OUT_OP], N_OPS - 1)
-        order = np.argsort(group.astype(np.int16), kind="stable")
-        rows, group = rows[:, order], group[order]
-        starts = np.flatnonzero(np.diff(group, prepend=-1))
-        groups, ends = group[starts], np.append(starts[1:], group.size)
-        self._add_sums(rows, groups, starts, ends)
-        for g, first, end in zip(groups.tolist(), starts.tolist(), ends.tolist(), strict=True):
-            _count_sizes(self._sizes[g], rows[OUT_BYTES, first:end])
-        timed = _is_timed(rows)
-        if timed.any():
-            more = self._sums.shape[1] - self._bins.shape[0]
-            new_bins = np.zeros((more, N_BINS), np.int64)
-            self._bins = np.concatenate((self._bins, new_bins)) if more else self._bins
-            latency, group = (rows[OUT_COMPLETE] - rows[OUT_ISSUE])[timed], group[timed]
-            np.add.at(self._squares, group, latency.astype(np.float64) ** 2)
-            bins = fio_bin_index(np.clip(latency, 0, MAX_LATENCY - 1), BITS)
-            np.add.at(self._bins.reshape(-1), group * N_BINS + bins, 1)
+        self.rows += rows.shape[1]
+        frame = pl.DataFrame(
+            {
+                "issue": _known(rows[OUT_ISSUE]),
+                "complete": _known(rows[OUT_COMPLETE]),
+                "offset": rows[OUT_OFFSET],
+                "bytes": rows[OUT_BYTES],
+                "device": np.minimum(rows[OUT_DEVICE], MAX_DEVICES - 1),
+                "depth": rows[OUT_DEPTH],
+                "op": np.minimum(rows[OUT_OP], len(OPS)),
+            }
+        ).with_columns(took=pl.col("complete") - pl.col("issue"))
+        sums = frame.group_by(_GROUP).agg(**{name: first for name, (first, _) in _SUMS.items()})
+        # where one batch ends and the next begins, one request may follow the other
+        across = (pl.col("starts") == pl.col("ends").shift(1)).sum().cast(pl.Int64)
+        both = {name: fold(pl.col(name)) for name, (_, fold) in _SUMS.items()}
+        self._add("sums", sums, _GROUP, {**both, "sequential": both["sequential"] + across})
+        timed = frame.filter(_TOOK.is_not_null())
+        bins = fio_bin_index(np.clip(timed["took"].to_numpy(), 0, MAX_LATENCY - 1), BITS)
+        for name, part in (("bytes", frame), ("bin", timed.with_columns(bin=bins))):
+            counts = part.group_by(*_GROUP, name).agg(n=pl.len().cast(pl.Int64))
+            self._add(name, counts, (*_GROUP, name), {"n": pl.col("n").sum()})
+        many = pl.len().over(_GROUP) > N_SIZES
+        size = pl.when(many).then(OTHER_SIZES).otherwise("bytes")
+        self._tables["bytes"] = self._tables["bytes"].with_columns(bytes=size)
 
-    def _add_sums(
-        self, rows: np.ndarray, groups: np.ndarray, starts: np.ndarray, ends: np.ndarray
+    def _add(
+        self, name: str, new: pl.DataFrame, keys: tuple[str, ...], both: dict[str, pl.Expr]
     ) -> None:
-        """Add rows that are sorted by group: those of *groups* go from *starts* to *ends*."""
-        issue, complete, timed = rows[OUT_ISSUE], rows[OUT_COMPLETE], _is_timed(rows)
-        latency = complete - issue
-        following = rows[OUT_OFFSET] + rows[OUT_BYTES]
-        expected = np.roll(following, 1)
-        expected[starts] = self._sums[NEXT_OFFSET, groups]
-        for row, add, values in (
-            (COUNT, np.add, np.ones_like(issue)),
-            (BYTES, np.add, rows[OUT_BYTES]),
-            (FIRST, np.minimum, np.where(issue == UNKNOWN_TIME, complete, issue)),
-            (LAST, np.maximum, np.where(complete == UNKNOWN_TIME, issue, complete)),
-            (DEPTHS, np.add, rows[OUT_DEPTH]),
-            (DEEPEST, np.maximum, rows[OUT_DEPTH]),
-            (SEQUENTIAL, np.add, (rows[OUT_OFFSET] == expected).astype(np.int64)),
-            (TIMED, np.add, timed.astype(np.int64)),
-            (LATENCY, np.add, np.where(timed, np.minimum(latency, MAX_LATENCY), 0)),
-            (SHORTEST, np.minimum, np.where(timed, latency, _START[SHORTEST])),
-            (LONGEST, np.maximum, np.where(timed, latency, _START[LONGEST])),
-        ):
-            self._sums[row, groups] = add(self._sums[row, groups], add.reduceat(values, starts))
-        self._sums[NEXT_OFFSET, groups] = following[ends - 1]
+        old = self._tables.get(name, new.clear())
+        self._tables[name] = pl.concat([old, new]).group_by(keys, maintain_order=True).agg(**both)
 
     def measurements(self) -> tuple[Measurement, ...]:
         """One measurement for each device that did anything."""
-        found = (self._measurement(i) for i in range(len(self._names)))
-        return tuple(m for m in found if m is not None)
+        devices = self._tables["sums"].sort(_GROUP).partition_by("device", maintain_order=True)
+        bins = self._tables["bin"].sort("bin").partition_by(_GROUP, as_dict=True)
+        sizes = self._tables["bytes"].partition_by("device", as_dict=True)
+        return tuple(self._measurement(list(d.iter_rows(named=True)), bins, sizes) for d in devices)
 
-    def _grow(self, names: list[str]) -> None:
-        limit = MAX_GROUPS // N_OPS
-        new = names[len(self._names) : limit]
-        if not new:
-            return
-        if len(self._names) + len(new) == limit:
-            new[-1] = "others"
-        more = len(new) * N_OPS
-        self._names += new
-        self._sums = np.concatenate((self._sums, np.tile(_START[:, None], more)), axis=1)
-        self._squares = np.concatenate((self._squares, np.zeros(more)))
-        self._sizes += ({} for _ in range(more))
-
-    def _measurement(self, device: int) -> Measurement | None:
-        groups = slice(device * N_OPS, (device + 1) * N_OPS)
-        sums = self._sums[:, groups]
-        counts = sums[COUNT].tolist()
+    def _measurement(
+        self, groups: list[dict[str, Any]], bins: dict[tuple[Any, ...], pl.DataFrame],
+        sizes: dict[tuple[Any, ...], pl.DataFrame],
+    ) -> Measurement:  # fmt: skip
+        device = groups[0]["device"]
+        by_op = {group["op"]: group for group in groups}
+        counts = [by_op[op]["count"] if op in by_op else 0 for op in range(len(OPS) + 1)]
         total, known = sum(counts), sum(counts[: len(OPS)])
-        if total == 0:
-            return None
-        span_s = (int(sums[LAST].max()) - int(sums[FIRST].min())) * S_PER_NS
+        span_s = (max(g["last"] for g in groups) - min(g["first"] for g in groups)) * S_PER_NS
         warnings = [f"{counts[-1]} requests of unknown operation"] if counts[-1] else []
-        if not sums[TIMED].any():
+        if not any(group["timed"] for group in groups):
             warnings.append("no latencies in this format: arrivals only")
         warnings += [
             Warning("few-requests", f"{n} {op}{'' if n == 1 else 's'}: too few for a rate")
             for op, n in zip(OPS, counts, strict=False)
             if 0 < n < FEWEST
         ]
-        has_depth = sums[DEEPEST].max() > 0
-        conditions = Conditions(
-            read_fraction=counts[0] / known if known else None,
-            access=_access(int(sums[SEQUENTIAL].sum()), total),
-            block_size=_block_size(self._sizes[groups]),
-            targets=1,
-            duration_s=span_s if span_s > 0 else None,
-            depth_mean=int(sums[DEPTHS].sum()) / total if has_depth else None,
-        )
-        results = [
-            self._op_result(device * N_OPS + i, span_s) if n else None for i, n in enumerate(counts)
-        ]
+        has_depth = any(group["deepest"] for group in groups)
+        results = {op: _op_result(g, bins.get((device, op)), span_s) for op, g in by_op.items()}
         return Measurement(
-            label=self._names[device],
-            conditions=conditions,
-            ops={op: r for op, r in zip(OPS, results, strict=False) if r is not None},
+            label="others" if device == MAX_DEVICES - 1 else self._names[device],
+            conditions=Conditions(
+                read_fraction=counts[0] / known if known else None,
+                access=_access(sum(group["sequential"] for group in groups), total),
+                block_size=_block_size(sizes[device,], total),
+                targets=1,
+                duration_s=span_s if span_s > 0 else None,
+                depth_mean=sum(group["depths"] for group in groups) / total if has_depth else None,
+            ),
+            ops={op: results[at] for at, op in enumerate(OPS) if at in results},
             warnings=tuple(warnings),
-            mixed=results[-1],
+            mixed=results.get(len(OPS)),
         )
 
-    def _op_result(self, group: int, span_s: float) -> OpResult:
-        sums = self._sums[:, group]
-        count, n_bytes = int(sums[COUNT]), int(sums[BYTES])
-        has_rate = span_s > 0 and count >= FEWEST
-        return OpResult(
-            count=count,
-            bytes=n_bytes,
-            iops=count / span_s if has_rate else 0.0,
-            bytes_per_s=n_bytes / span_s if has_rate else 0.0,
-            clat=self._latency(group) if sums[TIMED] else None,
-        )
 
-    def _latency(self, group: int) -> Latency:
-        sums = self._sums[:, group]
-        timed = int(sums[TIMED])
-        mean = int(sums[LATENCY]) / timed
-        variance = max(float(self._squares[group]) / timed - mean * mean, 0.0)
-        used = np.flatnonzero(self._bins[group])
-        counts = self._bins[group][used]
-        low, high = int(sums[SHORTEST]), int(sums[LONGEST])
-        middles = np.clip(bin_middle_ns(used), low, high)
-        values = middles * S_PER_NS
-        return Latency(
-            count=timed,
-            mean_s=mean * S_PER_NS,
-            min_s=low * S_PER_NS,
-            max_s=high * S_PER_NS,
-            stddev_s=variance**0.5 * S_PER_NS,
-            percentiles_s=percentiles_of_bins(values, counts, PERCENTILES),
-            bin_s=values,
-            bin_count=counts,
-        )
+def _op_result(group: Mapping[str, Any], bins: pl.DataFrame | None, span_s: float) -> OpResult:
+    has_rate = span_s > 0 and group["count"] >= FEWEST
+    return OpResult(
+        count=group["count"],
+        bytes=group["bytes"],
+        iops=group["count"] / span_s if has_rate else 0.0,
+        bytes_per_s=group["bytes"] / span_s if has_rate else 0.0,
+        clat=None if bins is None else _latency(group, bins),
+    )
+
+
+def _latency(group: Mapping[str, Any], bins: pl.DataFrame) -> Latency:
+    timed, low, high = group["timed"], group["shortest"], group["longest"]
+    mean = group["latency"] / timed
+    counts = bins["n"].to_numpy()
+    values = np.clip(bin_middle_ns(bins["bin"].to_numpy()), low, high) * S_PER_NS
+    return Latency(
+        count=timed,
+        mean_s=mean * S_PER_NS,
+        min_s=low * S_PER_NS,
+        max_s=high * S_PER_NS,
+        stddev_s=max(group["squares"] / timed - mean * mean, 0.0) ** 0.5 * S_PER_NS,
+        percentiles_s=percentiles_of_bins(values, counts, PERCENTILES),
+        bin_s=values,
+        bin_count=counts,
+    )
 
 
 def bin_middle_ns(bins: np.ndarray) -> np.ndarray:
@@ -427,28 +402,11 @@ def _access(sequential: int, total: int) -> Literal["random", "sequential"] | No
     return "random" if share <= RANDOM_SHARE else None
 
 
-def _block_size(sizes: list[dict[int, int]]) -> int | dict[int, float] | None:
+def _block_size(sizes: pl.DataFrame, total: int) -> int | dict[int, float] | None:
     """The one size, or size -> fraction; None when there are more sizes than were counted."""
-    seen = sorted(pair for counts in sizes for pair in counts.items())
-    if seen[0][0] == OTHER_SIZES:
-        return None
-    total = sum(count for _, count in seen)
     mix: dict[int, float] = {}
-    for size, count in seen:
+    for _, _, size, count in sizes.sort("bytes", "n").iter_rows():
         mix[size] = mix.get(size, 0.0) + count / total
+    if OTHER_SIZES in mix:
+        return None
     return next(iter(mix)) if len(mix) == 1 else mix
-
-
-def _count_sizes(counts: dict[int, int], sizes: np.ndarray) -> None:
-    """Add *sizes* to the counts by size; what finds no room among them to `OTHER_SIZES`."""
-    values, firsts, found = np.unique(sizes, return_index=True, return_counts=True)
-    for k in np.argsort(firsts).tolist():
-        size = int(values[k])
-        key = size if size in counts or len(counts) < N_SIZES else OTHER_SIZES
-        counts[key] = counts.get(key, 0) + int(found[k])
-
-
-def _is_timed(rows: np.ndarray) -> np.ndarray:
-    """bool[n], whether both ends of a request are known."""
-    timed: np.ndarray = (rows[OUT_ISSUE] != UNKNOWN_TIME) & (rows[OUT_COMPLETE] != UNKNOWN_TIME)
-    return timed
