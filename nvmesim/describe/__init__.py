@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import textwrap
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from os import PathLike
@@ -14,15 +14,8 @@ from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.capture.text import shown
-from nvmesim.catalog.toml import toml_value
-from nvmesim.describe.place import (
-    NO_DRIVE,
-    ROOT_BANDWIDTH,
-    NamedUplink,
-    PlacedDrive,
-    Server,
-    place,
-)
+from nvmesim.describe.facts import Array, Uplink
+from nvmesim.describe.place import NO_DRIVE, ROOT_BANDWIDTH, PlacedDrive, Server, place
 from nvmesim.describe.sections import merged, read_file
 from nvmesim.errors import InputError
 from nvmesim.raid.levels import level_of
@@ -66,7 +59,7 @@ def describe(files: Sequence[str | PathLike[str]]) -> str:
 
 def description(files: Sequence[str | PathLike[str]]) -> Description:
     """Return what `describe` writes, and apart from it what was read, missing and assumed."""
-    from nvmesim.scenario.load import scenario_from_dict
+    from nvmesim.scenario.load import scenario_from_dict, to_text
     from nvmesim.scenario.resolve import resolve
 
     paths = [Path(file) for file in files]
@@ -84,11 +77,12 @@ def description(files: Sequence[str | PathLike[str]]) -> Description:
     ran = {dump.dump.tool.split()[0] for each in found for dump in each.dumps}
     server.missing.extend(f"{tool} did not run there" for tool in tools if tool not in ran)
     ignored = [text for each in found for text in each.ignored]
-    blocks = [
-        _header(server, [path.name for path in paths], ignored), _server(server),
-        *_adapters(server), *_drives(server), *_volumes(server), _workload(server),
-    ]  # fmt: skip
-    text = "\n".join("\n".join(block) + "\n" for block in blocks)
+    title = f"{len(server.drives)} drive{'s' * (len(server.drives) != 1)}, as described"
+    if any(drive.disk.name == NO_DRIVE for drive in server.drives):
+        title = "a server without its drives, as described"
+    tables = {"name": title, **_tables(server)}
+    header = _header(server, [path.name for path in paths], ignored)
+    text = "\n".join(header) + "\n" + to_text(tables, _COMMENTS)
     try:
         resolve(scenario_from_dict(tomllib.loads(text)))
     except InputError as error:
@@ -116,6 +110,7 @@ def _header(server: Server, names: list[str], ignored: list[str]) -> list[str]:
     lines = list(_wrapped(f"Written by nvmesim describe from {listed}.", "# ", "# "))
     for title, texts in (
         ("Read:", server.read),
+        ("Drives by number:", _numbered(server.drives)),
         ("Ignored:", ignored),
         ("Missing in the dumps:", server.missing),
         ("Assumed; check each:", _supposed_of(server)),
@@ -123,10 +118,18 @@ def _header(server: Server, names: list[str], ignored: list[str]) -> list[str]:
         lines += ["#", f"# {title}"] if texts else []
         for text in texts:
             lines += _wrapped(shown(text, 400), "# - ", "#   ")
-    title = f"{len(server.drives)} drive{'s' * (len(server.drives) != 1)}, as described"
-    if any(drive.disk.name == NO_DRIVE for drive in server.drives):
-        title = "a server without its drives, as described"
-    return [*lines, f"name = {toml_value(title)}"]
+    return lines
+
+
+def _numbered(drives: list[PlacedDrive]) -> list[str]:
+    """Which drive has which number in the scenario, and of what model it is."""
+    lines, first = [], 0
+    for same in _alike(drives):
+        names = ", ".join(f"{first + i} {shown(d.disk.name)}" for i, d in enumerate(same))
+        model = shown(same[0].disk.model)
+        lines.append(f"{names}: {model}" if model else names)
+        first += len(same)
+    return lines
 
 
 def _supposed_of(server: Server) -> list[str]:
@@ -143,96 +146,87 @@ def _wrapped(text: str, first: str, rest: str) -> list[str]:
     return textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=rest)
 
 
-def _noted(key: str, value: str, note: str) -> str:
-    return f"{f'{key} = {toml_value(value)}':<40}# {note}"
+_COMMENTS: Final = {
+    "server.stack": "assumed",
+    "server.roots.bandwidth": "assumed",
+    "workload": "assumed, for each volume or drive; put your own load here",
+}
 
 
-def _server(server: Server) -> list[str]:
-    lines = ["[server]", _noted("stack", STACK, "assumed")]
-    if server.packets is not None:
-        payload, request = server.packets
-        lines += [f'max_payload = "{payload} B"', f'max_read_request = "{request} B"']
-    for has_memory in server.memory:
-        lines += ["[[server.sockets]]", f"cpu = {server.cpu.toml}"]
-        lines += [] if has_memory else ["memory = false"]
-    for address, (name, socket) in server.roots.items():
-        lines += [
-            "[[server.roots]]",
-            _noted("name", name, shown(address)),
-            f"socket = {socket}",
-            _noted("bandwidth", ROOT_BANDWIDTH, "assumed"),
-        ]
-    return lines
+def _tables(server: Server) -> dict[str, Any]:
+    """The scenario but for its name; what is plain is left out."""
+    payload, request = server.packets or (None, None)
+    volumes = [_volume(array, server.drives) for array in server.arrays]
+    return _stated(
+        server=_stated(
+            stack=STACK,
+            max_payload=payload and f"{payload} B",
+            max_read_request=request and f"{request} B",
+            sockets=[
+                {"cpu": server.cpu.profile} | ({} if has_memory else {"memory": False})
+                for has_memory in server.memory
+            ],
+            roots=[
+                {"name": name, "socket": socket, "bandwidth": ROOT_BANDWIDTH}
+                for name, socket in server.roots.values()
+            ],
+        ),
+        adapters=[
+            {"name": uplink.name, "kind": uplink.kind, "link": uplink.link, **_at(server, uplink)}
+            for uplink in server.uplinks.values()
+        ],
+        drives=[
+            _stated(
+                profile=same[0].part.profile,
+                count=len(same),
+                **_at(server, same[0]),
+                link=same[0].link,
+            )
+            for same in _alike(server.drives)
+        ],
+        volume=volumes if len(volumes) > 1 else volumes[0] if volumes else None,
+        workload=[
+            {
+                "block_size": "4 KiB", "access": "random", "read": 0.7, "threads": 4,
+                "outstanding": 16,
+            }
+        ],
+    )  # fmt: skip
 
 
-def _adapters(server: Server) -> Iterator[list[str]]:
-    for address, uplink in server.uplinks.items():
-        yield [
-            "[[adapters]]",
-            _noted("name", uplink.name, shown(address)),
-            f"kind = {toml_value(uplink.kind)}",
-            f"link = {toml_value(uplink.link)}{'  # assumed' if uplink.link_assumed else ''}",
-            _place(server, uplink),
-        ]
+def _stated(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in (None, "", [])}
 
 
-def _drives(server: Server) -> Iterator[list[str]]:
-    first = 0
-    for _, same in itertools.groupby(server.drives, key=lambda drive: drive.shape):
-        group = list(same)
-        drive, model = group[0], shown(group[0].disk.model)
-        names = ", ".join(f"{first + i} {shown(d.disk.name)}" for i, d in enumerate(group))
-        behind = drive.uplink and toml_value(server.uplinks[drive.uplink.address].name)
-        yield [
-            "[[drives]]",
-            *_wrapped(f"{names}: {model}" if model else names, "# ", "# "),
-            f"profile = {drive.part.toml}",
-            f"count = {len(group)}",
-            f"behind = {behind}" if behind else _place(server, drive),
-            *([f"link = {toml_value(drive.link)}"] if drive.link else []),
-        ]
-        first += len(group)
+def _alike(drives: list[PlacedDrive]) -> list[list[PlacedDrive]]:
+    """Runs of drives that differ in name alone, in the order of their numbers."""
+    return [list(same) for _, same in itertools.groupby(drives, key=lambda drive: drive.shape)]
 
 
-def _place(server: Server, part: PlacedDrive | NamedUplink) -> str:
-    """Say where *part* is attached: to a root complex if the scenario has it, else to a socket."""
+def _at(server: Server, part: PlacedDrive | Uplink) -> dict[str, Any]:
+    """Say where *part* is attached: to an adapter, to a root complex that is told, to a socket."""
+    if isinstance(part, PlacedDrive) and part.uplink:
+        return {"behind": server.uplinks[part.uplink.address].name}
     if part.root is None:
-        return f"socket = {part.socket}"
-    return f"root = {toml_value(server.roots[part.root][0])}"
+        return {"socket": part.socket}
+    return {"root": server.roots[part.root][0]}
 
 
-def _volumes(server: Server) -> Iterator[list[str]]:
-    number = {drive.disk.name: index for index, drive in enumerate(server.drives)}
-    for placed in server.arrays:
-        array = placed.array
-        has_chunk = array.chunk and level_of(array.level).has_chunks
-        keys = {
-            "name": toml_value(shown(array.name)),
-            "raid": toml_value(array.level),
-            "layout": array.layout and toml_value(array.layout),
-            "chunk": toml_value(units.format_size(array.chunk or 0)) if has_chunk else None,
-            "engine": '"linux-md"',
-            "members": str([number[name] for name in placed.members]),
-            "degraded": str(list(placed.degraded)) if placed.degraded else None,
-            "rebuild": "true" if array.rebuild and placed.degraded else None,
-            "bitmap": toml_value(array.bitmap) if array.bitmap not in (None, "none") else None,
-            "spares": str(len(array.spares)) if array.spares else None,
-        }
-        table = "[[volume]]" if len(server.arrays) > 1 else "[volume]"
-        yield [table, *(f"{key} = {value}" for key, value in keys.items() if value)]
-
-
-def _workload(server: Server) -> list[str]:
-    where = "each volume" if server.arrays else "each drive"
-    return [
-        "[[workload]]",
-        f"# assumed: 4 threads of 16 requests each on {where}; put your own load here",
-        'block_size = "4 KiB"',
-        'access = "random"',
-        "read = 0.7",
-        "threads = 4",
-        "outstanding = 16",
-    ]
+def _volume(array: Array, drives: list[PlacedDrive]) -> dict[str, Any]:
+    number = {drive.disk.name: index for index, drive in enumerate(drives)}
+    has_chunk = array.chunk and level_of(array.level).has_chunks
+    return _stated(
+        name=shown(array.name),
+        raid=array.level,
+        layout=array.layout,
+        chunk=units.format_size(array.chunk or 0) if has_chunk else None,
+        engine="linux-md",
+        members=[number[name] for name in array.members if name],
+        degraded=list(array.degraded),
+        rebuild=True if array.rebuild and array.degraded else None,
+        bitmap=None if array.bitmap == "none" else array.bitmap,
+        spares=len(array.spares) or None,
+    )
 
 
 __all__ = ["Description", "collecting_script", "describe", "description"]

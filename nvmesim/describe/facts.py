@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 from nvmesim.capture.text import shown
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.links import PCIE_ENCODING, PCIE_GT_PER_S, PCIE_LANES
-from nvmesim.catalog.toml import toml_value
 
 Interface = Literal["nvme", "sata", "sas"]
 UplinkKind = Literal["switch", "vmd", "controller"]
@@ -48,6 +47,8 @@ class Uplink:
     link: str | None = None
     node: int | None = None
     socket: int | None = None
+    root: str | None = None  # address of the root complex, where the scenario has it
+    name: str = ""  # its adapter's in the scenario
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Array:
     chunk: int | None = None
     spares: tuple[str, ...] = ()
     faulty: tuple[str, ...] = ()
+    degraded: tuple[int, ...] = ()  # roles of missing members, once drives stand in for them
     replacing: tuple[str, ...] = ()  # disks that are being rebuilt in the place of missing members
     rebuild: bool = False
     bitmap: Literal["none", "internal", "external"] | None = None
@@ -221,9 +223,9 @@ _STAND_INS: Final = {
 
 @dataclass(frozen=True)
 class CatalogPart:
-    """How a scenario names a part, and what had to be supposed for it."""
+    """A part's name in the catalog or table in a scenario, and what had to be supposed for it."""
 
-    toml: str
+    profile: str | dict[str, Any]
     assumed: str = ""
 
 
@@ -235,7 +237,7 @@ def drive_part(disk: Disk, link: str | None) -> CatalogPart:
     for name, capacity in capacities.items():
         if disk.size is None or abs(disk.size - capacity) <= SAME_SIZE * capacity:
             why = f"{what}: its capacity is not in the dumps; {name} is taken"
-            return CatalogPart(toml_value(name), "" if disk.size else why)
+            return CatalogPart(name, "" if disk.size else why)
     if capacities:
         name = min(capacities, key=lambda n: abs(capacities[n] - (disk.size or 0)))
         why = f"{what} is of that series, of another capacity"
@@ -245,10 +247,9 @@ def drive_part(disk: Disk, link: str | None) -> CatalogPart:
         name, like = _STAND_INS.get(kind or "", _STAND_INS["pcie4" if is_fast else "pcie3"])
         why = f"{what} is not in the catalog; {like} stands in for it"
     table = {"extends": name, "name": f"stand-in for {shown(disk.model) or 'an unnamed drive'}"}
-    if disk.size:
-        table["capacity"] = f"{disk.size} B"
+    table |= {"capacity": f"{disk.size} B"} if disk.size else {}
     text = f"{why} ({name}): calibrate on captures of it, and name that profile"
-    return CatalogPart(toml_value(table), text)
+    return CatalogPart(table, text)
 
 
 def of_series(model: str) -> tuple[str, ...]:
@@ -286,11 +287,9 @@ def cpu_part(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
     if lanes > profile.lanes - (joining if cpu.sockets > 1 else 0):
         changes["lanes"] = lanes + (joining if cpu.sockets > 1 else 0)
     if not changes:
-        return CatalogPart(toml_value(name))
+        return CatalogPart(name)
     listed = ", ".join(f"{key} {value}" for key, value in changes.items())
-    return CatalogPart(
-        toml_value({"extends": name, **changes}), f"{name} as seen, not as sold: {listed}"
-    )
+    return CatalogPart({"extends": name, **changes}, f"{name} as seen, not as sold: {listed}")
 
 
 def catalog_cpu(model: str) -> str | None:
@@ -333,6 +332,6 @@ def _unknown_cpu(cpu: FoundCpu, lanes: int, generation: int) -> CatalogPart:
         }
     what = shown(cpu.model) or "the CPU"
     return CatalogPart(
-        toml_value(table),
+        table,
         f"{what} is not in the catalog: {text}; its lanes, memory and socket links are guesses",
     )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.capture.text import shown
-from nvmesim.catalog.toml import toml_value
 from nvmesim.describe.facts import (
     Array,
     CatalogPart,
@@ -47,7 +46,7 @@ class PlacedDrive:
     @property
     def shape(self) -> tuple[object, ...]:
         """Properties that equal drives share."""
-        return self.part.toml, self.socket, self.link, self.uplink, self.root
+        return str(self.part.profile), self.socket, self.link, self.uplink, self.root
 
     @property
     def lanes(self) -> int:
@@ -58,36 +57,15 @@ class PlacedDrive:
 
 
 @dataclass(frozen=True)
-class PlacedArray:
-    """An array all of whose roles have a drive, the missing ones named."""
-
-    array: Array
-    members: tuple[str, ...]
-    degraded: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class NamedUplink:
-    """An adapter of the scenario."""
-
-    name: str
-    kind: str
-    link: str
-    socket: int
-    link_assumed: bool
-    root: str | None = None  # address of the root complex, where the scenario has it
-
-
-@dataclass(frozen=True)
 class Server:
     """Everything that a scenario says, but for its load."""
 
     cpu: CatalogPart
     memory: list[bool]  # of each socket
-    uplinks: dict[str, NamedUplink]  # by address
+    uplinks: dict[str, Uplink]  # by address, named
     roots: dict[str, tuple[str, int]]  # name and socket by address
     drives: list[PlacedDrive]  # in the order of their numbers
-    arrays: list[PlacedArray]
+    arrays: list[Array]  # all of whose roles have a drive
     read: list[str]
     assumed: list[str]
     missing: list[str]  # facts that no dump has, and the command that would tell
@@ -178,7 +156,7 @@ def place(facts: Facts) -> Server:
         roots = {r: (f"root{n}", below[r][-1].socket) for n, r in enumerate(sorted(below))}
     else:  # they are no limit
         drives = [replace(drive, root=None) for drive in drives]
-    uplinks = _uplinks(drives)
+    uplinks = _uplinks(drives, sockets)
     cpu = _cpu(facts.cpu, drives, uplinks.values(), sockets)
     for drive in drives:
         if drive.part.assumed:
@@ -296,7 +274,7 @@ def _placed(disk: Disk, slot: Slot | None, sockets: Sockets) -> PlacedDrive:
     return PlacedDrive(disk, drive_part(disk, link), socket, link, slot.uplink, slot.root)
 
 
-def _complete(array: Array, drives: list[PlacedDrive], assumed: list[str]) -> PlacedArray:
+def _complete(array: Array, drives: list[PlacedDrive], assumed: list[str]) -> Array:
     """Give each missing member a drive: the one being rebuilt, a faulty one, one like the rest.
 
     The last kind is added to *drives*.
@@ -311,15 +289,15 @@ def _complete(array: Array, drives: list[PlacedDrive], assumed: list[str]) -> Pl
         members[role] = missing = f"{array.name}-missing-{role}"
         drives.append(replace(like, disk=replace(like.disk, name=missing)))
         assumed.append(f"{shown(array.name)}: the missing member {role} is taken to be as the rest")
-    return PlacedArray(array, tuple(name for name in members if name is not None), degraded)
+    return replace(array, members=tuple(members), degraded=degraded)
 
 
-def _ordered(drives: list[PlacedDrive], arrays: list[PlacedArray]) -> list[PlacedDrive]:
+def _ordered(drives: list[PlacedDrive], arrays: list[Array]) -> list[PlacedDrive]:
     """Number members first, then spares, then the rest; equal drives next to each other."""
-    rank: dict[str, tuple[int, int]] = {}
-    for index, placed in enumerate(arrays):
-        rank |= dict.fromkeys(placed.members, (0, index))
-        for name in placed.array.spares:
+    rank: dict[str | None, tuple[int, int]] = {}
+    for index, array in enumerate(arrays):
+        rank |= dict.fromkeys(array.members, (0, index))
+        for name in array.spares:
             rank.setdefault(name, (1, index))
     shapes: dict[tuple[object, ...], int] = {}
     for drive in drives:
@@ -331,13 +309,13 @@ def _ordered(drives: list[PlacedDrive], arrays: list[PlacedArray]) -> list[Place
     return sorted(drives, key=key)
 
 
-def _uplinks(drives: Iterable[PlacedDrive]) -> dict[str, NamedUplink]:
+def _uplinks(drives: Iterable[PlacedDrive], sockets: Sockets) -> dict[str, Uplink]:
     """Name the uplinks by kind, in the order of their addresses."""
     behind: dict[str, list[PlacedDrive]] = {}
     for drive in drives:
         if drive.uplink:
             behind.setdefault(drive.uplink.address, []).append(drive)
-    named: dict[str, NamedUplink] = {}
+    named: dict[str, Uplink] = {}
     for address in sorted(behind, key=natural):
         last = behind[address][-1]
         uplink = last.uplink
@@ -350,33 +328,31 @@ def _uplinks(drives: Iterable[PlacedDrive]) -> dict[str, NamedUplink]:
             while lanes < min(sum(drive.lanes for drive in same), 32):
                 lanes *= 2
             link = f"pcie{generation} x{lanes}"
-        named[address] = NamedUplink(
-            name=f"{uplink.kind}{number}",
-            kind=uplink.kind,
-            link=link,
-            socket=last.socket,
-            link_assumed=uplink.link is None,
-            root=same[0].root,
+        name = f"{uplink.kind}{number}"
+        if uplink.link is None:
+            sockets.assume(f"{name} at {shown(address)}: {link}")
+        named[address] = replace(
+            uplink, name=name, link=link, socket=last.socket, root=same[0].root
         )
     return named
 
 
 def _cpu(
-    cpu: FoundCpu | None, drives: list[PlacedDrive], uplinks: Iterable[NamedUplink],
+    cpu: FoundCpu | None, drives: list[PlacedDrive], uplinks: Iterable[Uplink],
     sockets: Sockets,
 ) -> CatalogPart:  # fmt: skip
     """Return the CPU, with at least the lanes and the generation that the drives prove."""
     if cpu is None:
         sockets.assume(f"no dump names the CPU (lscpu does): {STAND_IN_CPU} stands in for it")
-        return CatalogPart(toml_value(STAND_IN_CPU))
+        return CatalogPart(STAND_IN_CPU)
     used = [0] * sockets.count
     generations = [3, *(pcie_parts(drive.link)[0] for drive in drives if drive.link)]
     for drive in drives:
         used[drive.socket] += 0 if drive.uplink else drive.lanes
     for uplink in uplinks:
-        generation, lanes = pcie_parts(uplink.link)
+        generation, lanes = pcie_parts(uplink.link or "")
         generations.append(generation)
-        used[uplink.socket] += lanes
+        used[uplink.socket or 0] += lanes
     part = cpu_part(cpu, max(used), max(generations))
     if part.assumed:
         sockets.assume(part.assumed)
