@@ -283,7 +283,7 @@ def _of_fresh_flash(profile: DriveProfile) -> DriveProfile:
     """
     moved = profile.dies.value * profile.write.unit.value / profile.write_bandwidth.value
     program = Quantity(value=moved * 1e12, basis="assumed", source="the bytes/s of large writes")
-    write = profile.write.model_copy(update={"program": program, "commands": None, "gc": None})
+    write = profile.write.model_copy(update={"program": program, "commands": None})
     update = {"write": write, "state": "fresh", "alternatives": ()}  # they explain what lasts
     return profile.model_copy(update=update)
 

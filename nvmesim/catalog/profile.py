@@ -46,17 +46,6 @@ to 256 KiB of a drive (W01 of `calibration/held-out`) take 11 us, and from 64 Ki
 more, beside their bytes, where random ones take 42 us and more."""
 
 
-class GarbageCollection(Frozen):
-    """Episodes in which the drive programs slower: an alternating on/off process per drive."""
-
-    on: Time
-    """Mean length of an episode (exponential)."""
-    off: Time
-    """Mean time between episodes (exponential)."""
-    factor: Number
-    """How many times longer a program takes during an episode, >= 1."""
-
-
 class Collection(Frozen):
     """Garbage collection that stalls writes: one drain behind the buffer, with batches.
 
@@ -201,14 +190,13 @@ class WriteSide(Frozen):
     suspend: Time | None = None
     """A read waits this long for a program in service to be suspended, or until its end, if that is
     sooner; the program ends later by this and the read. None: for its end."""
-    gc: GarbageCollection | None = None
     collection: Collection | None = None
     """Garbage collection in batches; then ``buffer`` and ``program`` do not limit writes."""
 
     @model_validator(mode="after")
     def _one_collection(self) -> WriteSide:
-        if self.collection is not None and (self.gc is not None or self.through):
-            raise ValueError("write.collection goes with neither write.gc nor write.through")
+        if self.collection is not None and self.through:
+            raise ValueError("write.collection does not go with write.through")
         return self
 
 
@@ -258,8 +246,6 @@ class Rounds(Frozen):
     pauses: Pauses | None = None
     read_stalls: Stalls | None = None
     write_stalls: Stalls | None = None
-    in_order: bool = False
-    """True if a request is answered as soon as its own part is done, not at the round's end."""
 
 
 class VolumeLimits(Frozen):

@@ -107,7 +107,7 @@ class DriveModel:
     def _add_bank(self, writes: bool) -> None:
         b, p = self._b, self.profile
         self._n_dies, self._n_channels = round(p.dies.value), round(p.channels.value)
-        self._buffer, dist, gc = -1, -1, -1
+        self._buffer, dist = -1, -1
         if writes:
             c, w = p.write.collection, p.write
             mean, page = self._page()
@@ -119,15 +119,12 @@ class DriveModel:
                 drive=self._drive.index, resource="buffer",
             )  # fmt: skip
             dist = b.dist(paged_table(mean, w.program_cv.value, page))
-            if p.write.gc is not None:
-                g = p.write.gc
-                gc = b.gc(g.on.value, g.off.value, g.factor.value)
         suspend = -1 if p.write.suspend is None else round(p.write.suspend.value)
         arm = arm_factors(p.read.die_cv.value, round(p.tags.value)) if p.sorts else []
         collection = p.write.collection if writes else None
         programs = None
         if writes and not arm and collection is None:
-            programs = DiePrograms(dist, self._buffer, suspend, gc)
+            programs = DiePrograms(dist, self._buffer, suspend)
         about: dict[str, Any] = {"servers": max(1, len(arm)), "scale": arm, "own": programs}
         about |= {"kind": Kind.DIE} if programs else {}
         self._dies = self._bank("dies", "die", self._n_dies, "dies", **about)

@@ -25,7 +25,7 @@ def batches(b: Builder, rounds: Rounds) -> Batches:
     """
     base = b.dist(_pausing(rounds, rounds.base.value, rounds.base_cv.value))
     most = max(1, round(rounds.most.value))
-    return Batches(most, 0, base, in_order=rounds.in_order, gathers=True)
+    return Batches(most, 0, base, gathers=True)
 
 
 @dataclass(frozen=True)

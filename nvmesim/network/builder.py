@@ -13,7 +13,6 @@ import numpy.typing as npt
 from nvmesim.array_types import Ints
 from nvmesim.errors import LimitError
 from nvmesim.limits import MOST_CHILDREN, at_most
-from nvmesim.network.distributions import exponential_table
 from nvmesim.network.network import (
     MAX_CHILDREN,
     N_FIELDS,
@@ -53,7 +52,6 @@ class DiePrograms(NamedTuple):
     dist: int = -1
     gate: int = -1
     suspend_ps: int = -1
-    gc: int = -1
     backlog: int = 0
     every: int = 0
     batch_dist: int = -1
@@ -66,7 +64,6 @@ class Batches(NamedTuple):
     most: int = 1
     base_ps: int = 0
     base_dist: int = -1
-    in_order: bool = False
     gathers: bool = False
 
 
@@ -110,7 +107,6 @@ class Builder:
     stations: list[Station] = field(default_factory=list)
     infos: list[StationInfo] = field(default_factory=list)
     ops: list[Row] = field(default_factory=list)
-    gcs: list[tuple[int, int, int]] = field(default_factory=list)
     series: list[Ints] = field(default_factory=list)
     series_block: list[int] = field(default_factory=list)
     _dists: dict[bytes, int] = field(default_factory=dict)
@@ -154,12 +150,6 @@ class Builder:
             self._dists[key] = len(self.tables)
             self.tables.append(table)
         return self._dists[key]
-
-    def gc(self, on_ps: float, off_ps: float, factor: float) -> int:
-        """Row of one drive's garbage-collection process: exponential episodes and pauses."""
-        on, off = self.dist(exponential_table(on_ps)), self.dist(exponential_table(off_ps))
-        self.gcs.append((on, off, round(factor * SCALE_ONE)))
-        return len(self.gcs) - 1
 
     def add_series(self, samples_ps: Ints, block: int) -> int:
         """Row of a series of samples that is drawn in runs of *block*."""
@@ -263,7 +253,6 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         if s.scale:
             starts[i] = len(scale)
             scale.extend(s.scale)
-    gc = ints(np.array(b.gcs, np.int64).reshape(-1, 3))
     tables = np.stack(b.tables) if b.tables else np.zeros((0, TABLE), np.int64)
     lengths = np.cumsum([0] + [len(s) for s in b.series])
     return {
@@ -277,9 +266,6 @@ def station_arrays(b: Builder) -> dict[str, Ints | tuple[str, ...]]:
         **_columns(b.stations, own, Bucket(), "limit"),
         **_columns(b.stations, own, WakeUp(), "wake"),
         **_columns(b.stations, own, ThreadBatch(), "batch"),
-        "gc_on_dist": ints(gc[:, 0]),
-        "gc_off_dist": ints(gc[:, 1]),
-        "gc_factor": ints(gc[:, 2]),
         "dist": ints(tables),
         "series": ints(np.concatenate(b.series) if b.series else []),
         "series_ptr": ints(lengths),

@@ -135,11 +135,10 @@ def _within(values: Ints, low: int, high: int, what: str) -> None:
 
 
 _ROWS = {
-    "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps die_gc"
+    "station_kind": "station_servers station_scale die_dist die_gate die_suspend_ps"
     " die_backlog die_every die_batch_dist die_slow_dist"
-    " round_most round_base_ps round_base_dist round_in_order round_gathers"
+    " round_most round_base_ps round_base_dist round_gathers"
     " limit_saved_ps wake_ps wake_half_ps batch_most batch_ps",
-    "gc_on_dist": "gc_off_dist gc_factor",
     "alt_program": "alt_member",
     "flow_program": "flow_write flow_bytes flow_order_ptr flow_order_len flow_stream flow_class",
     "group_flow": "group_kinds group_threshold_ptr group_targets group_measured group_open"
@@ -160,8 +159,7 @@ _RANGES: Final[tuple[tuple[int, int | str, str], ...]] = (
     (0, 1 << 31, "die_backlog user_stream"),
     (-1, 1 << 31, "user_target"),
     (1, 1 << 24, "scale"),
-    (SCALE_ONE, 1 << 30, "gc_factor"),
-    (0, 2, "round_in_order round_gathers flow_write group_measured"),
+    (0, 2, "round_gathers flow_write group_measured"),
     (0, 3, "group_open"),
     (-1, _TIME, "die_suspend_ps"),
     (0, _TIME, "wake_half_ps round_base_ps series group_think_ps thread_interval_ps"),
@@ -177,8 +175,6 @@ _RANGES: Final[tuple[tuple[int, int | str, str], ...]] = (
         "die_dist die_batch_dist die_slow_dist round_base_dist group_gap_dist"
         " group_on_dist group_off_dist",
     ),
-    (0, "dist", "gc_on_dist gc_off_dist"),
-    (-1, "gc_factor", "die_gc"),
     (-1, "station_kind", "die_gate"),
     (0, "station_kind", "thread_gate thread_cpu"),
     (0, "ops", "alt_program flow_program"),

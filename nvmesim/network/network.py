@@ -58,11 +58,9 @@ class Kind(IntEnum):
     take ``die_slow_dist`` and not ``die_dist``."""
     ROUNDS = 4
     """One server that, when it falls idle, takes all that wait, up to ``round_most``, as one round:
-    the base, then the services of its members, one after the other. They leave at the round's end,
-    or each when its own service ends (``round_in_order``). With ``round_gathers`` the base comes
-    before the taking, so that the round holds what came meanwhile as well. A host thread that
-    serves a virtual disk's queue works so, and a controller that fetches what a doorbell
-    announced."""
+    the base, then the services of its members, one after the other. They leave at the round's end.
+    With ``round_gathers`` the base comes before the taking, so that the round holds what came
+    meanwhile as well. A host thread that serves a virtual disk's queue works so."""
     LIMIT = 5
     """A token bucket: a visit's service is what it takes, in time that the bucket needs to refill.
     First come, first served; who arrives while enough is saved up (``limit_saved_ps`` at most, or
@@ -163,16 +161,11 @@ class Network:
     die_dist: Ints  # [n_stations] distribution of a program's time, -1: no programs
     die_gate: Ints  # [n_stations] gate whose slot a finished program releases, -1: none
     die_suspend_ps: Ints  # [n_stations] a read waits so long for a program, -1: for its end
-    die_gc: Ints  # [n_stations] row in gc_*, -1: none
     die_backlog: Ints  # [n_stations] programs that wait at time 0, each in a slot of the die's gate
     round_most: Ints  # [n_stations] most members of a round, >= 1
     round_base_ps: Ints  # [n_stations] what a round takes besides its members, >= 0
     round_base_dist: Ints  # [n_stations] distribution of what is added to that, -1: none
-    round_in_order: Ints  # [n_stations] 0: members leave at the round's end; 1: one by one
     round_gathers: Ints  # [n_stations] 1: the base comes first, then all that wait are taken
-    gc_on_dist: Ints  # [n_gc] distribution of an episode's length
-    gc_off_dist: Ints  # [n_gc] distribution of the time between episodes
-    gc_factor: Ints  # [n_gc] program time during an episode / SCALE_ONE
 
     dist: Ints  # [n_dists, rng.TABLE] quantile tables, ps
     series: Ints  # [*] samples, ps, all series behind each other

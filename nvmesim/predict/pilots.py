@@ -331,8 +331,7 @@ def _buffer_level(lowered: Lowered, *, is_variant: bool) -> float:
 
 def _has_room(window: Window, load: RunLoad, net: Network) -> bool:
     """True if the buffers hold next to nothing, and no drive's dies are busy enough to fill one."""
-    varies = (net.die_gc >= 0).any() or (net.die_every > 0).any()
-    if varies or fill_share(window, load) > LITTLE / 2:
+    if (net.die_every > 0).any() or fill_share(window, load) > LITTLE / 2:
         return False
     return max(_die_shares(window, load, net)) < ROOMY
 

@@ -182,9 +182,7 @@ class WorkloadGroup:
     """Of requests that jump (DiskSpd -rs, fio percentage_random); 0 when sequential."""
     align: int = 4096
     offset: int = 0
-    stride: int | None = None
     interlocked: bool = False
-    thread_stride: int = 0  # sequential: distance between the threads' first positions (DiskSpd -T)
     read: float = 1.0
     threads: int = 1  # per target or in all, as the next field says
     threads_are_per_target: bool = True

@@ -158,10 +158,9 @@ class NetworkBuilder:
         return self.station(Kind.GATE, slots, name)
 
     def rounds(
-        self, most: int = 1 << 20, base_ps: int = 0, base_dist: int = -1, in_order: int = 0,
-        gathers: int = 0,
+        self, most: int = 1 << 20, base_ps: int = 0, base_dist: int = -1, gathers: int = 0,
     ) -> int:  # fmt: skip
-        batches = Batches(most, base_ps, base_dist, bool(in_order), bool(gathers))
+        batches = Batches(most, base_ps, base_dist, bool(gathers))
         return self.station(Kind.ROUNDS, own=batches)
 
     def limit(self, saved_ps: int = 0, name: str = "") -> int:
@@ -177,7 +176,7 @@ class NetworkBuilder:
         return self.station(Kind.SLEEPER, 1, name, own=WakeUp(wake_ps, half_ps))
 
     def dies(
-        self, n: int, program: int, gate: int = -1, suspend_ps: int = -1, gc: int = -1,
+        self, n: int, program: int, gate: int = -1, suspend_ps: int = -1,
         backlogs: Sequence[int] = (), batches: tuple[int, int, int] = (0, -1, -1),
     ) -> int:  # fmt: skip
         """Return the first of *n* dies whose programs take the distribution *program*.
@@ -187,14 +186,8 @@ class NetworkBuilder:
         """
         first = len(self.stations)
         for backlog in backlogs or [0] * n:
-            self.station(
-                Kind.DIE, own=DiePrograms(program, gate, suspend_ps, gc, backlog, *batches)
-            )
+            self.station(Kind.DIE, own=DiePrograms(program, gate, suspend_ps, backlog, *batches))
         return first
-
-    def episodes(self, on: int, off: int, factor: int) -> int:
-        self._b.gcs.append((on, off, factor))
-        return len(self._b.gcs) - 1
 
     # Times.
 

@@ -96,7 +96,6 @@ class RandomNetwork:
         for _ in range(roll(0, 2)):
             n, slots = roll(1, 4), roll(1, 5)
             buffer = net.gate(slots)
-            gc = net.episodes(self.long, self.gaps, roll(1, 4 * SCALE_ONE) + SCALE_ONE)
             backlogs, left = [], slots
             for _ in range(n):
                 backlogs.append(roll(0, left) if self.chance(40) else 0)
@@ -106,7 +105,6 @@ class RandomNetwork:
                 self.some(self.dists),
                 gate=buffer,
                 suspend_ps=roll(-1, 3),
-                gc=gc if self.chance(50) else -1,
                 backlogs=backlogs,
                 batches=(roll(1, 5), self.long, self.some(self.dists))
                 if self.chance(40)
@@ -125,7 +123,6 @@ class RandomNetwork:
             roll(1, 5),
             roll(0, 3),
             self.some([-1, -1, *self.dists]),
-            in_order=roll(0, 1),
             gathers=roll(0, 1),
         )
 

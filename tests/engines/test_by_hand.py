@@ -45,27 +45,25 @@ FOUR = [0, 5, 20, 55]
 
 @both_engines
 @pytest.mark.parametrize(
-    ("at", "most", "in_order", "gathers", "n_rounds", "expected"),
+    ("at", "most", "gathers", "n_rounds", "expected"),
     [
         # the first alone; the three that came meanwhile, together
-        (FOUR, 100, 0, 0, 2, [56, 132, 132, 132]),
-        (FOUR, 100, 1, 0, 2, [56, 112, 122, 132]),
+        (FOUR, 100, 0, 2, [56, 132, 132, 132]),
         # one that is submitted as a round ends comes too late for the next
-        ([0, 5, 20, 56], 100, 0, 0, 3, [56, 122, 122, 178]),
-        ([0, 0, 0, 3], 2, 0, 0, 2, [66, 66, 132, 132]),  # rounds of two
-        ([0, 300], 2, 0, 0, 2, [56, 356]),  # it falls idle, and a later one is a round of its own
+        ([0, 5, 20, 56], 100, 0, 3, [56, 122, 122, 178]),
+        ([0, 0, 0, 3], 2, 0, 2, [66, 66, 132, 132]),  # rounds of two
+        ([0, 300], 2, 0, 2, [56, 356]),  # it falls idle, and a later one is a round of its own
         # what comes while the first one's base passes is of its round; as it ends is too late
-        ([0, 5, 46, 55], 100, 0, 1, 2, [66, 66, 132, 132]),
-        ([0, 5, 46, 55], 100, 1, 1, 2, [56, 66, 122, 132]),
+        ([0, 5, 46, 55], 100, 1, 2, [66, 66, 132, 132]),
         # all come back together, so that four take 46 + 40 again and again
-        ([0, 0, 0, 0, 86, 86, 90, 100], 100, 0, 1, 2, [86] * 4 + [172] * 4),
+        ([0, 0, 0, 0, 86, 86, 90, 100], 100, 1, 2, [86] * 4 + [172] * 4),
     ],
 )
 def test_rounds(
-    engine: Engines, at: list[int], most: int, in_order: int, gathers: int, n_rounds: int,
+    engine: Engines, at: list[int], most: int, gathers: int, n_rounds: int,
     expected: list[int],
 ) -> None:  # fmt: skip
-    net = arriving(at, lambda net: net.rounds(most, BASE, in_order=in_order, gathers=gathers))
+    net = arriving(at, lambda net: net.rounds(most, BASE, gathers=gathers))
     found, acc = ends(engine, net)
     assert found == expected
     assert acc[Acc.VISITS] == len(at)

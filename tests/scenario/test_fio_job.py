@@ -61,7 +61,6 @@ def test_global_is_inherited_by_what_follows():
         ("rw=randrw\nrwmixread=70\nrwmixwrite=20", {"read": 0.8}),
         ("rw=rw", {"access": "sequential", "read": 0.5}),
         ("rw=randread:8", {"random_fraction": 0.125}),
-        ("rw=read:4k\nbs=4k", {"stride": 8192}),
         ("rw=randread\npercentage_random=80", {"random_fraction": 0.8}),
         *((f"bs={text}", {"block_sizes": ((n, 1.0),)}) for text, n in (
             ("4kb", 4096), ("4K", 4096), ("1m", 2**20), ("512", 512), ("64ki", 64000))),
@@ -81,7 +80,6 @@ def test_global_is_inherited_by_what_follows():
         ("thinktime=2ms", {"think_ps": 2 * 10**9}),
         ("filename=/dev/a:/dev/b\nsize=8g", {"span": 4 * 2**30}),
         ("offset=1g\nsize=2g", {"offset": 2**30, "span": 2 * 2**30}),
-        ("offset_increment=1g", {"thread_stride": 2**30}),
         ("numa_cpu_nodes=1", {"socket": 1}),
         ("ioengine=libaio\niodepth=8", {"outstanding": 8}),
         ("ioengine=psync\niodepth=8", {"outstanding": 1}),

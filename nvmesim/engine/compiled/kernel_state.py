@@ -74,11 +74,11 @@ MEMBERS, CLOSED_AT = INSIDE, FREE_AT
 BATCH_END = IDLE_SINCE  # of a die: when its last batch of garbage collection ends
 
 # Columns of `die`: what a die's programs, a station's rounds, a bucket, a sleeper need.
-DIE_DIST, DIE_GATE, DIE_SUSPEND, DIE_GC, LIMIT_SAVED = range(5)
-ROUND_MOST, ROUND_BASE, ROUND_DIST, ROUND_ORDER, ROUND_GATHERS = range(5, 10)
-WAKE, WAKE_HALF = range(10, 12)
-BATCH_MOST, BATCH_BASE = range(12, 14)
-DIE_EVERY, DIE_BATCH, DIE_SLOW = range(14, 17)
+DIE_DIST, DIE_GATE, DIE_SUSPEND, LIMIT_SAVED = range(4)
+ROUND_MOST, ROUND_BASE, ROUND_DIST, ROUND_GATHERS = range(4, 8)
+WAKE, WAKE_HALF = range(8, 10)
+BATCH_MOST, BATCH_BASE = range(10, 12)
+DIE_EVERY, DIE_BATCH, DIE_SLOW = range(12, 15)
 
 # Columns of `group`, `user`, `thread`, `flow` and `child`.
 G_FLOW, G_KINDS, G_THRESHOLD, G_TARGETS, G_MEASURED, G_OPEN, G_GAP, G_THINK = range(8)
@@ -102,7 +102,7 @@ WHEEL = SUMMARY + 3
 
 # Lengths of rows.
 HEAP, OPS, DIES, GROUPS, USERS, THREADS, FLOWS, CHILDREN, ACCOUNTS, PENDING = (
-    2, 8, 17, 12, 4, 4, 8, 4, 4, 4,
+    2, 8, 15, 12, 4, 4, 8, 4, 4, 4,
 )  # fmt: skip
 
 # Scalars that outlive a call.
@@ -123,9 +123,6 @@ class Net(NamedTuple):
 
     die: Array  # int64[n_stations, DIES]
     scale: Array
-    gc_on: Array
-    gc_off: Array
-    gc_factor: Array
     dist: Array
     series: Array
     series_ptr: Array
@@ -155,8 +152,6 @@ class EngineRun(NamedTuple):
     station: Array  # int64[n_stations, STATION_FIELDS]
     server_free: Array  # int64[*]: times at which the servers of a POOL or RING are free
     programs: Array  # int64[n_stations]: programs started on a die, or rounds
-    gc_episode: Array  # int64[n_gc]: number of the current episode or pause
-    gc_end: Array  # int64[n_gc]: its end
     interrupt_end: Array  # int64[n_threads, n_batch_targets]: end of the last interrupt
     thread_next: Array  # int64[n_threads]: next target of the round robin
     thread_due: Array  # int64[n_threads]: earliest next submission under a rate limit

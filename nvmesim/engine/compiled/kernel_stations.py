@@ -353,22 +353,6 @@ def next_program(net, run, s, t):
         row = net.die[v, state.DIE_SLOW]
     key = mix(mix(run.background[0], s), contract.PURPOSE_PROGRAM)
     work = quantile(net.dist, row, mix(key, number))
-    gc = net.die[v, state.DIE_GC]
-    if gc >= 0:
-        work = scaled(
-            work,
-            episode_factor(
-                net.dist,
-                net.gc_on,
-                net.gc_off,
-                net.gc_factor,
-                run.gc_episode,
-                run.gc_end,
-                run.background[0],
-                gc,
-                t,
-            ),
-        )
     work = max(1, work)
     if every > 0 and number % every == 0:
         key = mix(mix(run.background[0], s), contract.PURPOSE_BATCH)
@@ -378,18 +362,6 @@ def next_program(net, run, s, t):
     run.acc[v, state.A_SERVICE] += work
     run.acc[v, state.A_WORK] += work
     return t + work
-
-
-@compiled
-def episode_factor(dist, on, off, factor, episodes, ends, background, gc, t):
-    """Advance drive *gc*'s alternating process to t; return its factor (1 << 16: no episode)."""
-    while ends[gc] <= t:
-        episodes[gc] += 1
-        episode = episodes[gc]
-        row = on[gc] if episode & 1 else off[gc]
-        key = mix(mix(background, gc), contract.PURPOSE_GC)
-        ends[gc] += max(1, quantile(dist, row, mix(key, episode)))
-    return factor[gc] if episodes[gc] & 1 else 1 << 16
 
 
 @compiled
@@ -420,16 +392,13 @@ def start_round(net, run, tokens, room, n_heap, s, t):
         end += tokens[k, state.WORK]
         k = tokens[k, state.NEXT]
         members += 1
-    at = t - gathered
     for member in range(members):
         k = station[s, state.HEAD]
         station[s, state.HEAD] = tokens[k, state.NEXT]
         work = tokens[k, state.WORK]
         service = work + base if member == 0 else work
-        at += service
-        leaves = at if net.die[s, state.ROUND_ORDER] == 1 else end
         run.acc[s, state.A_VISITS] += 1
-        run.acc[s, state.A_WAIT] += leaves - service - tokens[k, state.ARRIVED]
+        run.acc[s, state.A_WAIT] += end - service - tokens[k, state.ARRIVED]
         run.acc[s, state.A_SERVICE] += service
         run.acc[s, state.A_WORK] += work + share
         pc = tokens[k, state.PC]
@@ -439,6 +408,6 @@ def start_round(net, run, tokens, room, n_heap, s, t):
             if net.ops[pc, network.O_CODE] == state.VISIT
             else np.int64(0)
         )
-        n_heap = put_seldom(room, n_heap, t, leaves + after, k)
+        n_heap = put_seldom(room, n_heap, t, end + after, k)
     station[s, state.PROGRAM_END] = end
     return put_seldom(room, n_heap, t, end, -1 - s)

@@ -39,7 +39,7 @@ from nvmesim.engine.reference.tokens import (
 from nvmesim.errors import nearest
 from nvmesim.network.builder import Row
 from nvmesim.network.check import check
-from nvmesim.network.network import GATES, HORIZON_PS, SCALE_ONE, VISITS, Kind, Network, Op
+from nvmesim.network.network import GATES, HORIZON_PS, VISITS, Kind, Network, Op
 from nvmesim.rng import below, mix, quantile
 
 Walk = Generator[simpy.Event, Any, None]
@@ -72,8 +72,6 @@ class ReferenceEngine:
         self._live = 0
         self._member_load = [0] * max(1, net.n_members)
         self._interrupt_end: dict[tuple[int, int], int] = {}
-        self._gc_episode = [0] * len(net.gc_factor)
-        self._gc_end = [0] * len(net.gc_factor)
         self._target_count = [0] * len(net.flow_program)
         self._stream = net.stream_start.tolist()
         self._thread_next = net.thread_first.tolist()
@@ -445,9 +443,8 @@ class ReferenceEngine:
     def program_ps(self, station: Station, number: int, slow: bool) -> int:
         """Time of a die's *number*-th program, if it starts now; *slow*: within a batch."""
         rows = self.net.die_slow_dist if slow else self.net.die_dist
-        row, gc = int(rows[station.number]), int(self.net.die_gc[station.number])
-        work = self._draw(row, self._key(station.number, contract.PURPOSE_PROGRAM), number)
-        return max(1, work * self._episode_factor(gc) // SCALE_ONE if gc >= 0 else work)
+        key = self._key(station.number, contract.PURPOSE_PROGRAM)
+        return max(1, self._draw(int(rows[station.number]), key, number))
 
     def batch_ps(self, station: Station, number: int) -> int:
         """Length of a die's *number*-th batch of garbage collection."""
@@ -469,16 +466,6 @@ class ReferenceEngine:
         raised = 0 if self.now < end else visit.op.b
         self._interrupt_end[key] = (end if self.now < end else self.now + raised) + handler
         return raised
-
-    def _episode_factor(self, gc: int) -> int:
-        """Move a drive's alternating process to now; its factor / SCALE_ONE."""
-        net = self.net
-        key = self._key(gc, contract.PURPOSE_GC)
-        while self._gc_end[gc] <= self.now:
-            self._gc_episode[gc] += 1
-            row = net.gc_on_dist[gc] if self._gc_episode[gc] % 2 else net.gc_off_dist[gc]
-            self._gc_end[gc] += max(1, self._draw(int(row), key, self._gc_episode[gc]))
-        return int(net.gc_factor[gc]) if self._gc_episode[gc] % 2 else SCALE_ONE
 
     # Statistics of a batch.
 

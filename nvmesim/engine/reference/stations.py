@@ -12,7 +12,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Generator
-from itertools import accumulate
 from typing import Any, Protocol
 
 import simpy
@@ -364,14 +363,12 @@ class RoundsState(Station):
     """One server that, when it is idle, takes all that wait (up to a maximum) as one round.
 
     A round lasts its base and the services of its members, one after the other; they leave
-    together at its end, or each when its own service ends. If it gathers, its base comes before the
-    taking (`Kind.ROUNDS`).
+    together at its end. If it gathers, its base comes before the taking (`Kind.ROUNDS`).
     """
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(world, number)
         self._most = int(world.net.round_most[number])
-        self._in_order = bool(world.net.round_in_order[number])
         self._gathers = bool(world.net.round_gathers[number])
         self._gathered = 0
         self._queue: deque[tuple[Visit, int]] = deque()
@@ -405,13 +402,12 @@ class RoundsState(Station):
         members = [self._queue.popleft() for _ in range(min(self._most, len(self._queue)))]
         services = [work for _, work in members]
         services[0] += base
-        ends = list(accumulate(services, initial=self.now - gathered))[1:]
-        for (visit, _), service, end in zip(members, services, ends, strict=True):
-            leaves = end if self._in_order else ends[-1]
-            self.depart(visit, leaves - service, service, 0)
+        end = self.now - gathered + sum(services)
+        for (visit, _), service in zip(members, services, strict=True):
+            self.depart(visit, end - service, service, 0)
         self.account.work_ps += sum(work + base // self._most for _, work in members)
         self._busy = True
-        self.world.env.process(self._round(ends[-1] - self.now))
+        self.world.env.process(self._round(end - self.now))
 
     def _round(self, length_ps: int) -> Generator[simpy.Event, Any, None]:
         yield self.world.env.timeout(length_ps)

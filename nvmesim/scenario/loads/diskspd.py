@@ -26,8 +26,7 @@ _NUMBERS: Final = {
     "i": ("burst", 1, 10**9),
     "j": ("pause_ms", 1, 10**9),
 }
-_SIZES: Final = {"T": "thread_stride", "c": "file_size"}
-_FLAGS: Final = ("b", *_NUMBERS, *_SIZES, "r", "rd", "s", "B", "f", "g", "S", "h")
+_FLAGS: Final = ("b", *_NUMBERS, "c", "r", "rd", "s", "B", "f", "g", "S", "h")
 DEFAULT_BLOCK: Final = 64 * 1024
 DEFAULT_OUTSTANDING: Final = 2
 DEFAULT_THREADS: Final = 1
@@ -161,8 +160,8 @@ class _Line:
         if name in _NUMBERS:
             value, low, high = _NUMBERS[name]
             values[value] = self.number(flag, text, low, high)
-        elif name in _SIZES:
-            values[_SIZES[name]] = self.size(flag, text)
+        elif name == "c":
+            values["file_size"] = self.size(flag, text)
         elif name == "r":
             values["random"] = True
             if text:
@@ -172,7 +171,8 @@ class _Line:
             if text.startswith("i"):
                 values["interlocked"], text = True, text[1:]
             if text:
-                values["stride"] = self.size(flag, text)
+                self.size(flag, text)
+                self.ignored.append(f"{flag}: its stride is not modelled")
         elif name == "B":
             offset, _, length = text.partition(":")
             values["offset"] = self.size(flag, offset)
@@ -217,8 +217,6 @@ class _Line:
             raise self.error("-O", "counts per thread over all targets and needs -F")
         if "thread_outstanding" in values and "outstanding" in values:
             raise self.error("-O", "and -o exclude each other; keep one")
-        if "interlocked" in values and "thread_stride" in values:
-            raise self.error("-T", "conflicts with -si; keep one")
         if ("burst" in values) != ("pause_ms" in values):
             raise self.error("-i" if "burst" in values else "-j", "needs both -i and -j")
 
@@ -241,9 +239,7 @@ class _Line:
             "align": values.get("align", block) if random else block,
             "read": 1 - writes / 100,
             "random_fraction": values.get("random_percent", 100) / 100 if random else 0.0,
-            "stride": None if random else values.get("stride"),
             "interlocked": values.get("interlocked", False),
-            "thread_stride": values.get("thread_stride", 0),
             "rate_limit": values.get("rate_limit"),
             "write_through": values.get("write_through", False) and writes > 0,
             "threads": values.get("total_threads", values.get("threads", DEFAULT_THREADS)),

@@ -155,7 +155,6 @@ def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
         "outstanding": depth,
         "outstanding_per": "thread",
         "rate_limit": job.rate_iops(means),
-        "thread_stride": job.size("offset_increment") or 0,
         "think_ps": job.time_ps("thinktime", units.PS_PER_US) or 0,
         "think_every": job.whole("thinktime_blocks", 1, 1, 10**9),
         # One NUMA node is a socket; several mean everywhere.
@@ -165,8 +164,6 @@ def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
         "offset": (job.size("offset") or 0) if offset_percent is None else 0,
         **_syncs(job, mode.direction),
     }
-    if mode.access == "sequential" and mode.number is not None:
-        fields["stride"] = mixes["read"][0][0] + mode.number
     for option in ("iodepth_batch", "iodepth_batch_submit"):  # 0 is the whole depth
         if option in given:
             fields["batch"] = min(depth, job.whole(option, 1, 0, 65536) or depth)
@@ -196,6 +193,8 @@ def _ignored(job: FioOptions) -> list[str]:
     shown += [f"ioengine={given['ioengine']}"] if "ioengine" in given else []
     if given.get("direct") == "0":
         shown.append("direct=0: the page cache that fio would use is not modelled")
+    if ":" in given.get("rw", "") and job.random_fraction() == 0:
+        shown.append(f"rw={given['rw']}: holes between requests are not modelled")
     shown += [f"nrfiles={given['nrfiles']}"] if "nrfiles" in given else []
     if job.synchronous and (job.whole("iodepth", 1) or 1) > 1:
         engine = (job.engine() or "").partition(":")[0]

@@ -239,7 +239,7 @@ def alone(
     load = replace(
         group, targets=(Target("drive", 0, one.name),), threads=threads,
         threads_are_per_target=True, outstanding=depth, outstanding_per="thread-target",
-        span=None, stride=None, socket=one.socket, buffers=None, interrupts=None,
+        span=None, socket=one.socket, buffers=None, interrupts=None,
     )  # fmt: skip
     run = replace(scenario.run, requests=None, duration_ps=None, precision=None)
     return replace(scenario, drives=(one,), volumes=(), workload=(load,), run=run)
