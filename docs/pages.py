@@ -45,7 +45,6 @@ PROFILE_TABLES = {
     "Drive": profiles.DriveProfile,
     "Drive: `[read]`": profiles.ReadSide,
     "Drive: `[write]`": profiles.WriteSide,
-    "Drive: `[write.gc]`": profiles.GarbageCollection,
     "Drive: `[latencies]`": profiles.EmpiricalLatencies,
     "CPU": profiles.CpuProfile,
     "Stack": profiles.StackProfile,

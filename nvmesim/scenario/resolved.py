@@ -178,8 +178,6 @@ class WorkloadGroup:
     write_block_sizes: tuple[tuple[int, float], ...] | None = None
     """Write sizes where they differ; None: as ``block_sizes``."""
     access: Literal["random", "sequential"] = "random"
-    random_fraction: float = 1.0
-    """Of requests that jump (DiskSpd -rs, fio percentage_random); 0 when sequential."""
     align: int = 4096
     offset: int = 0
     interlocked: bool = False

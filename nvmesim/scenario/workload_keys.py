@@ -121,8 +121,6 @@ class WorkloadSpec(Strict):
     """Virtual machine that the load runs in: its cost per request comes on top of the stack's."""
     interlocked: bool | None = None
     """DiskSpd's ``-si``: the threads of a target share one sequential position."""
-    random_fraction: Fraction | None = Field(default=None, ge=0, le=1)
-    """DiskSpd's ``-rs``: share of the requests that are random, the others sequential."""
     think_time: Duration | None = None
     """Pause of a user after a completion."""
     think_every: int | None = Field(default=None, ge=1)
@@ -182,7 +180,7 @@ _ANY = {
     "name", "targets", "span", "socket", "buffers", "interrupts", "filesystem", "guest",
     "limits", "slo", "iodepth_batch", "sqthread_poll",
 }  # fmt: skip
-_SHAPE = {"block_size", "access", "align", "offset", "read", "random_fraction"}
+_SHAPE = {"block_size", "access", "align", "offset", "read"}
 _SYNC = {"fsync", "fdatasync", "sync"}
 _CLOSED = {"threads", "threads_total", "outstanding", "think_time", "think_every", "rate_limit"}
 _COMPANIONS = {

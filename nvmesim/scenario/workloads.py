@@ -193,7 +193,6 @@ def _own_fields(spec: WorkloadSpec, scenario: Scenario, key: str) -> dict[str, A
     return {
         "block_sizes": sizes,
         "align": sizes[0][0],
-        "random_fraction": 0.0 if spec.access == "sequential" else 1.0,
         **shared(spec, WorkloadGroup, "name", "targets", "buffers", "socket"),
         "think_ps": spec.think_time or 0,
         "trace": trace,

@@ -19,12 +19,12 @@ PUBLISHED = "DiskSpd64.exe -b4K -t32 -o32 -w0 -d10 -r -S -c100G F:/testfile.dat 
     ("flags", "expected"),
     [
         ("x.dat", {"block_sizes": ((65536, 1.0),), "threads": 1, "outstanding": 2, "read": 1.0}),
-        ("x.dat", {"access": "sequential", "random_fraction": 0.0}),
+        ("x.dat", {"access": "sequential"}),
         ("-w30", {"read": 0.7}),
-        ("-r", {"access": "random", "align": 65536, "random_fraction": 1.0}),
+        ("-r", {"access": "random", "align": 65536}),
         ("-b4K -r64K", {"align": 65536}),
         ("-b4K -r8b", {"align": 32768}),
-        ("-rs70", {"access": "random", "random_fraction": 0.7}),
+        ("-rs70", {"access": "random"}),
         ("-si", {"access": "sequential", "interlocked": True}),
         ("-si4096", {"interlocked": True}),
         ("-F8 -o4", {"threads": 8, "threads_are_per_target": False, "outstanding": 4}),
@@ -56,6 +56,13 @@ UNSHAPED = "-T1M -d60 -W5 -C0 -D500 -L -Zr -Z20M -x -n -a0,1 -ag0,1 -z -l -I3 -S
 @pytest.mark.parametrize("flag", UNSHAPED.split())
 def test_flags_that_do_not_are_listed(flag):
     assert flag in parse(flag).ignored
+
+
+@pytest.mark.parametrize(("line", "share"), [("-rs70", 0.7), ("-r", 1.0), ("-si", 0.0)])
+def test_a_share_of_random_requests_is_listed(line, share):
+    load = parse(line)
+    assert load.random_fraction == share
+    assert any("as random" in text for text in load.ignored) == (0 < share < 1)
 
 
 def test_a_cached_run_is_said_not_to_be_modelled():

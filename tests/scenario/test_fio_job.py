@@ -60,8 +60,6 @@ def test_global_is_inherited_by_what_follows():
         ("rw=randrw\nrwmixwrite=20", {"read": 0.8}),
         ("rw=randrw\nrwmixread=70\nrwmixwrite=20", {"read": 0.8}),
         ("rw=rw", {"access": "sequential", "read": 0.5}),
-        ("rw=randread:8", {"random_fraction": 0.125}),
-        ("rw=randread\npercentage_random=80", {"random_fraction": 0.8}),
         *((f"bs={text}", {"block_sizes": ((n, 1.0),)}) for text, n in (
             ("4kb", 4096), ("4K", 4096), ("1m", 2**20), ("512", 512), ("64ki", 64000))),
         ("kb_base=1000\nbs=4ki", {"block_sizes": ((4096, 1.0),)}),

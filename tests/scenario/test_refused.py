@@ -98,12 +98,6 @@ def test_parts_of_a_file_of_fio(tmp_path, options: str, more: dict, span: int, o
     assert (group.span, group.offset) == (span, offset)
 
 
-def test_where_random_requests_of_a_sequential_load_come_from() -> None:
-    assert resolved(workload={**LOAD, "access": "sequential"}).workload[0].random_fraction == 0
-    mixed = {**LOAD, "access": "sequential", "random_fraction": 0.3}
-    assert resolved(workload=mixed).workload[0].random_fraction == 0.3
-
-
 SCENARIO = """
 [server]
 stack = "linux-io_uring"

@@ -173,7 +173,7 @@ def _command_targets(command: str) -> list[DiskspdTarget]:
             outstanding=fields["outstanding"],
             threads=fields["threads"] if fields["threads_are_per_target"] else None,
             write_pct=100 * (1 - fields["read"]),
-            random={1.0: True, 0.0: False}.get(fields["random_fraction"]),
+            random={1.0: True, 0.0: False}.get(load.random_fraction or 0.0),
             direct=load.direct,
         )
         for path in load.files

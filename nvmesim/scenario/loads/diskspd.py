@@ -105,9 +105,14 @@ def parse(line: str, *, key: str = "diskspd", strict: bool = True) -> ParsedLoad
     direct = (caching is not None and not set(caching) & set("bmr")) or "-h" in flags
     if not {"-S", "-h"} & {flag[:2] for flag in flags}:
         state.ignored.append("no -S: the file cache that DiskSpd would use is not modelled")
+    fields = state.fields()
+    percent = state.values.get("random_percent", 100) if fields["access"] == "random" else 0
+    if 0 < percent < 100:
+        state.ignored.append(f"-rs{percent}: all requests are taken as random")
     return ParsedLoad(
-        "diskspd", state.fields(), tuple(files), direct=direct, ignored=tuple(state.ignored)
-    )
+        "diskspd", fields, tuple(files), direct=direct, ignored=tuple(state.ignored),
+        random_fraction=percent / 100,
+    )  # fmt: skip
 
 
 def with_key(line: str, key: str, value: Any) -> str:
@@ -238,7 +243,6 @@ class _Line:
             "access": "random" if random else "sequential",
             "align": values.get("align", block) if random else block,
             "read": 1 - writes / 100,
-            "random_fraction": values.get("random_percent", 100) / 100 if random else 0.0,
             "interlocked": values.get("interlocked", False),
             "rate_limit": values.get("rate_limit"),
             "write_through": values.get("write_through", False) and writes > 0,

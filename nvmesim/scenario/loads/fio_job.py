@@ -159,7 +159,6 @@ def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
         "think_every": job.whole("thinktime_blocks", 1, 1, 10**9),
         # One NUMA node is a socket; several mean everywhere.
         "socket": whole(given.get("numa_cpu_nodes", "")),
-        "random_fraction": job.random_fraction(),
         "span": span,
         "offset": (job.size("offset") or 0) if offset_percent is None else 0,
         **_syncs(job, mode.direction),
@@ -193,7 +192,10 @@ def _ignored(job: FioOptions) -> list[str]:
     shown += [f"ioengine={given['ioengine']}"] if "ioengine" in given else []
     if given.get("direct") == "0":
         shown.append("direct=0: the page cache that fio would use is not modelled")
-    if ":" in given.get("rw", "") and job.random_fraction() == 0:
+    share = job.random_fraction()
+    if share is not None and 0 < share < 1:
+        shown.append(f"{share:.3g} of the requests are random: all are taken so")
+    if ":" in given.get("rw", "") and share == 0:
         shown.append(f"rw={given['rw']}: holes between requests are not modelled")
     shown += [f"nrfiles={given['nrfiles']}"] if "nrfiles" in given else []
     if job.synchronous and (job.whole("iodepth", 1) or 1) > 1:

@@ -73,6 +73,7 @@ class ParsedLoad:
     ignored: tuple[str, ...] = ()
     """Options that do not shape the load, with the reason where it is not plain."""
     direct: bool | None = None  # True if the file cache is bypassed
+    random_fraction: float | None = None  # of the requests; between 0 and 1 all are taken as random
 
 
 def whole(text: str) -> int | None:
