@@ -1,4 +1,4 @@
-"""A capture as large pieces that hold whole lines, and as integer columns of their cells.
+"""A capture as frames of whole lines, and as integer columns of their cells.
 
 Cells may be quoted and have blanks around them, names may have blanks in them, and cells may be
 optional. What is not a row is handed to the format, which knows headers and messages, and else
@@ -7,7 +7,7 @@ counted. Polars splits lines a chunk ahead on another thread.
 
 from __future__ import annotations
 
-import codecs
+import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from nvmesim.capture.text import Source
 from nvmesim.warning import Warning
 
 CHUNK: Final = 4 << 20
-"""Bytes read at a time: some 60,000 events; more is slower, for it leaves the cache."""
+"""Characters read at a time: some 60,000 events; more is slower, for it leaves the cache."""
 LONGEST_LINE: Final = 64 << 20
 
 OTHER_COMMANDS: Final = "other-commands"
@@ -42,16 +42,6 @@ class Notes:
             self.warnings.append(Warning(code, f"{count} {text}"))
 
 
-def chunks(source: Source, size: int = CHUNK) -> Iterator[bytes]:
-    """Yield whole lines in UTF-8, many at a time; only the last may lack its newline.
-
-    Line ends stay as they are (LF or CRLF). A line longer than *size* makes a longer piece,
-    one longer than 64 MiB a CaptureError. A compressed file is expanded a chunk ahead.
-    """
-    found = _chunks(source, size)
-    return found if source.compression is None else ahead(source, found)
-
-
 T = TypeVar("T")
 
 
@@ -67,38 +57,37 @@ def ahead(source: Source, items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _chunks(source: Source, size: int) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(source.encoding)("replace")
-    is_utf8 = source.encoding == "utf-8"
-    carried = b""
-    with source.open() as file:
-        while read := file.read(size):
-            carried += read if is_utf8 else decoder.decode(read).encode("utf-8", "replace")
-            cut = carried.rfind(b"\n") + 1
+def line_frames(source: Source, notes: Notes, *, keep_last: bool = False) -> Iterator[pl.DataFrame]:
+    """Yield the lines as frames with one String column ``line``, without their ends (LF or CRLF).
+
+    A last line without its end may be cut within a number: it counts as skipped in *notes*, unless
+    *keep_last*. A line longer than 64 MiB is a CaptureError. A compressed file is expanded ahead.
+    """
+    pieces = _pieces(source)
+    for text in pieces if source.compression is None else ahead(source, pieces):
+        if text.endswith("\n") or keep_last:
+            text = text.removesuffix("\n")
+        else:
+            notes.skipped += 1
+            continue
+        lines = pl.Series("line", [text], dtype=pl.String).str.split("\n").explode()
+        yield lines.str.strip_chars_end("\r").to_frame()
+
+
+def _pieces(source: Source) -> Iterator[str]:
+    """Whole lines, many at a time; only the last piece may be a line without its end."""
+    carried = ""
+    with io.TextIOWrapper(source.open(), source.encoding, "replace", newline="") as file:
+        while read := file.read(CHUNK):
+            carried += read
+            cut = carried.rfind("\n") + 1
             whole, carried = carried[:cut], carried[cut:]
             if len(carried) > LONGEST_LINE:
                 raise source.error("has a line longer than 64 MiB", "repeat the capture")
             if whole:
                 yield whole
-    carried += b"" if is_utf8 else decoder.decode(b"", final=True).encode("utf-8", "replace")
     if carried:
         yield carried
-
-
-def line_frames(source: Source, notes: Notes, *, keep_last: bool = False) -> Iterator[pl.DataFrame]:
-    """Yield the lines as frames with one String column ``line``, without their ends (LF or CRLF).
-
-    A last line without its end may be cut within a number: it counts as skipped in *notes*, unless
-    *keep_last*.
-    """
-    for raw in chunks(source):
-        if not (keep_last or raw.endswith(b"\n")):
-            raw = raw[: raw.rfind(b"\n") + 1]
-            notes.skipped += 1
-        if raw:
-            text = raw.decode("utf-8", "replace").removesuffix("\n")
-            lines = pl.Series("line", [text], dtype=pl.String).str.split("\n").explode()
-            yield lines.str.strip_chars_end("\r").to_frame()
 
 
 # -- rows of tables --------------------------------------------------------------------------------

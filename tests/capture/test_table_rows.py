@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
@@ -166,11 +165,7 @@ def test_a_chunk_may_end_at_any_byte(name: str, step: int, tmp_path: Path, monke
     assert whole[0].height > 0
     most = range(90, len(text) + 1, step * len(text) // 40)
     for size in {*range(1, min(len(text), 90), step), *most}:
-
-        def cut(source: MemorySource, _: int = 0, size: int = size) -> Iterator[bytes]:
-            return lines._chunks(source, size)
-
-        monkeypatch.setattr(lines, "chunks", cut)
+        monkeypatch.setattr(lines, "CHUNK", size)
         table, skipped, warnings = table_of(path)
         assert table.equals(whole[0])
         assert (skipped, warnings) == whole[1:]
@@ -182,8 +177,7 @@ def test_a_thread_ahead_changes_nothing(name: str, tmp_path: Path, monkeypatch) 
     text = FORMS[name].text(requests(6))
     path = tmp_path / "t"
     path.write_text(text + text.split("\n", 1)[1] * 900)
-    cut = lines.chunks
-    monkeypatch.setattr(lines, "chunks", lambda source: cut(source, 3000))
+    monkeypatch.setattr(lines, "CHUNK", 3000)
     threaded = table_of(path)
     monkeypatch.setattr(lines, "ahead", lambda source, items: items)
     alone = table_of(path)
