@@ -139,18 +139,15 @@ def show_quantity(profile: Frozen, key: str) -> str:
     return show_value(quantity.value, what)
 
 
-def quantity_table(profile: Frozen, key: str) -> dict[str, str]:
-    """The number at dotted *key* of *profile* as a table of texts, which loads as it is.
+def quantity_table(profile: Frozen, key: str) -> dict[str, Any]:
+    """The number at dotted *key* of *profile* as a table, which loads as it is.
 
     >>> from nvmesim.catalog.load import get
     >>> quantity_table(get("drive", "intel-p4610-1.6tb"), "read.die")["value"]
     '60 us'
     """
-    quantity, what = quantity_at(profile, key)
-    numbers = {name: getattr(quantity, name) for name in ("value", "low", "high")}
-    table = {name: show_value(n, what) for name, n in numbers.items() if n is not None}
-    table["basis"] = quantity.basis
-    return table | ({"source": quantity.source} if quantity.source else {})
+    table: dict[str, Any] = _plain(*quantity_at(profile, key))
+    return table
 
 
 def quantity_at(profile: Frozen, key: str) -> tuple[Quantity, str]:
@@ -203,56 +200,38 @@ def to_toml(profile: Frozen) -> str:
     >>> print(to_toml(get("drive", "hdd-7200")).splitlines()[0])
     kind = "drive"
     """
-    head = [f'kind = "{profile.kind}"'] if hasattr(profile, "kind") else []
-    return "\n".join(head + _lines(profile, "")) + "\n"
+    kind = {"kind": profile.kind} if hasattr(profile, "kind") else {}
+    return to_text(kind | _plain(profile))
 
 
-def _lines(model: Frozen, path: str) -> list[str]:
-    """Plain keys first, then one table for each part, as TOML needs."""
-    plain: list[str] = []
-    tables: list[str] = []
-    for name, field in type(model).model_fields.items():
-        value = getattr(model, name)
-        if name not in model.model_fields_set or name == "kind" or value in (None, ()):
-            continue
-        inner = f"{path}.{name}" if path else name
-        if isinstance(value, Frozen) and not isinstance(value, Quantity):
-            tables += ["", f"[{inner}]", *_lines(value, inner)]
-        elif isinstance(value, tuple) and isinstance(value[0], Frozen):
-            tables += [x for row in value for x in ("", f"[[{inner}]]", *_lines(row, inner))]
-        elif isinstance(value, dict):
-            parts = {k: v for k, v in value.items()
-                     if isinstance(v, Frozen) and not isinstance(v, Quantity)}  # fmt: skip
-            if len(parts) < len(value) or not value:
-                tables += ["", f"[{inner}]"]
-            tables += [
-                f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items() if k not in parts
-            ]
-            for key, part in parts.items():
-                here = f"{inner}.{toml_key(key)}"
-                tables += ["", f"[{here}]", *_lines(part, here)]
-        else:
-            plain.append(f"{name} = {toml_value(value, what_is(field))}")
-    return plain + tables
+def _plain(value: Any, what: str = "number") -> Any:
+    """What was set of a profile as tables and texts; *what* is a quantity's kind of number."""
+    if isinstance(value, Quantity):
+        numbers = {name: getattr(value, name) for name in ("value", "low", "high")}
+        table: dict[str, Any] = {
+            name: float(n) if what == "number" else show_value(n, what)
+            for name, n in numbers.items() if n is not None
+        }  # fmt: skip
+        return table | {"basis": value.basis} | ({"source": value.source} if value.source else {})
+    if isinstance(value, Frozen):
+        stated = ((name, f, getattr(value, name)) for name, f in type(value).model_fields.items())
+        return {
+            name: _plain(inner, what_is(field)) for name, field, inner in stated
+            if name in value.model_fields_set and inner not in (None, ())
+        }  # fmt: skip
+    if isinstance(value, dict):
+        return {key: _plain(inner, what) for key, inner in value.items()}
+    return [_plain(inner, what) for inner in value] if isinstance(value, tuple) else value
 
 
-def toml_value(value: Any, what: str = "number") -> str:
-    """Return *value* as TOML writes it after the ``=``; *what* is a quantity's kind of number.
+def toml_value(value: Any) -> str:
+    """Return *value* as TOML writes it after the ``=``.
 
     >>> toml_value({"4 KiB": 0.7, "on": True}), toml_value(["a", 1])
     ('{ "4 KiB" = 0.7, on = true }', '["a", 1]')
     """
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, Quantity):
-        parts = [
-            f"{name} = {float(n)!r}" if what == "number" else f'{name} = "{show_value(n, what)}"'
-            for name in ("value", "low", "high") if (n := getattr(value, name)) is not None
-        ]  # fmt: skip
-        parts.append(f'basis = "{value.basis}"')
-        if value.source:
-            parts.append(f"source = {toml_text(value.source)}")
-        return "{ " + ", ".join(parts) + " }"
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     if isinstance(value, tuple | list):
@@ -275,3 +254,57 @@ def toml_text(text: str) -> str:
     "a \"b\""
     """
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+COLUMN: Final = 40  # comments stand from here on
+
+
+def to_text(tables: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
+    """Return *tables* as TOML; *comments* stand behind the keys that they are of.
+
+    >>> print(to_text({"name": "one", "drives": [{"profile": "hdd-7200"}]}), end="")
+    name = "one"
+    <BLANKLINE>
+    [[drives]]
+    profile = "hdd-7200"
+    """
+    lines = list(_table(tables, "", comments or {}))
+    while lines and not lines[0]:
+        del lines[0]
+    return "\n".join(lines) + "\n"
+
+
+def _table(table: Mapping[str, Any], path: str, text: Mapping[str, str]) -> Iterator[str]:
+    """Plain keys first, then the tables inside, as TOML needs."""
+    inner: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        here = f"{path}.{toml_key(key)}".lstrip(".")
+        if _is_section(value):
+            inner.append((here, value))
+            continue
+        line = f"{toml_key(key)} = {toml_value(value)}"
+        comment = text.get(here, "")
+        yield f"{line:<{COLUMN - 1}} # {comment}" if comment else line
+    for here, value in inner:
+        listed = isinstance(value, list | tuple)
+        for part in value if listed else [value]:
+            comment = text.get(here, "")
+            head = f"[[{here}]]" if listed else f"[{here}]"
+            if listed or comment or not all(map(_is_section, part.values())):
+                yield ""
+                yield f"{head:<{COLUMN - 1}} # {comment}" if comment else head
+            yield from _table(part, here, text)
+
+
+def _is_section(value: Any) -> bool:
+    """True if *value* is a section: sizes with fractions, or a number, fit in a line."""
+    if not isinstance(value, Mapping):
+        return isinstance(value, list | tuple) and bool(value) and all(map(_is_table, value))
+    if not value or "value" in value:
+        return False
+    plain = all(isinstance(v, int | float) for v in value.values())
+    return not plain or any(toml_key(k) == k for k in value)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)

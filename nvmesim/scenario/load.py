@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.problems import first_problem
-from nvmesim.catalog.toml import checked_toml, outside, read_toml, toml_key, toml_value
+from nvmesim.catalog.toml import checked_toml, outside, read_toml
+from nvmesim.catalog.toml import to_text as to_text
 from nvmesim.errors import CatalogError, GeometryError, InputError, ScenarioError
 from nvmesim.limits import MOST_KEY_PARTS
 from nvmesim.raid.levels import LEVELS
@@ -230,52 +231,3 @@ def _open_platform(tables: dict[str, Any], key: str) -> None:
         found = _with_platform(tables).get(first)
         if found is not None:
             tables[first] = copy.deepcopy(found)
-
-
-COLUMN: Final = 40  # comments stand from here on
-
-
-def to_text(tables: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
-    """Return *tables* as TOML; *comments* stand behind the keys that they are of.
-
-    >>> print(to_text({"name": "one", "drives": [{"profile": "hdd-7200"}]}), end="")
-    name = "one"
-    <BLANKLINE>
-    [[drives]]
-    profile = "hdd-7200"
-    """
-    lines = list(_table(tables, "", comments or {}))
-    while lines and not lines[0]:
-        del lines[0]
-    return "\n".join(lines) + "\n"
-
-
-def _table(table: Mapping[str, Any], path: str, text: Mapping[str, str]) -> Iterator[str]:
-    """Plain keys first, then the tables inside, as TOML needs."""
-    inner: list[tuple[str, Any]] = []
-    for key, value in table.items():
-        here = f"{path}.{toml_key(key)}".lstrip(".")
-        parts = value if isinstance(value, list | tuple) else ()
-        is_listed = bool(parts) and all(isinstance(part, Mapping) for part in parts)
-        if is_listed or (isinstance(value, Mapping) and _is_large(value)):
-            inner.append((here, value))
-            continue
-        line = f"{toml_key(key)} = {toml_value(value)}"
-        comment = text.get(here, "")
-        yield f"{line:<{COLUMN - 1}} # {comment}" if comment else line
-    for here, value in inner:
-        listed = isinstance(value, list | tuple)
-        for part in value if listed else [value]:
-            comment = text.get(here, "")
-            head = f"[[{here}]]" if listed else f"[{here}]"
-            yield ""
-            yield f"{head:<{COLUMN - 1}} # {comment}" if comment else head
-            yield from _table(part, here, text)
-
-
-def _is_large(table: Mapping[str, Any]) -> bool:
-    """True if a table is a section of its own: sizes with fractions, or a number, fit in a line."""
-    if not table or "value" in table:
-        return False
-    plain = all(isinstance(v, int | float | str) for v in table.values())
-    return not plain or any(toml_key(k) == k for k in table)
