@@ -11,7 +11,6 @@ from __future__ import annotations
 import glob
 import importlib
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from typing import Any, Final
 
 from nvmesim.capture.capture import Capture, Captures
 from nvmesim.capture.caveats import plausible
-from nvmesim.capture.text import Head, Source, TextSource, shown
+from nvmesim.capture.text import Head, Source, TextSource, natural, shown
 from nvmesim.capture.unrecognised import plain_fio, plain_mail, strip_prefix
 from nvmesim.errors import CaptureError, nearest
 from nvmesim.warning import Warning
@@ -297,7 +296,7 @@ def _expand(named: list[PathText], refused: list[str] | None) -> dict[Path, bool
         if path.is_dir():
             files = _files_in(path)
         elif glob.has_magic(str(item)) and not path.exists():
-            matches = sorted(map(Path, glob.glob(str(item), recursive=True)), key=_natural)
+            matches = sorted(map(Path, glob.glob(str(item), recursive=True)), key=natural)
             files = [f for m in matches for f in (_files_in(m) if m.is_dir() else [m])]
         else:
             files = [path] if path.exists() else []
@@ -334,12 +333,4 @@ def _files_in(folder: Path) -> list[Path]:
         for path in folder.rglob("*")
         if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
     )
-    return sorted(files, key=_natural)
-
-
-def _natural(path: Path) -> list[tuple[int, int, str]]:
-    """Sort key: digits as numbers, so that qd2 comes before qd16."""
-    return [
-        (0, int(piece), "") if piece.isdecimal() and len(piece) < 19 else (1, 0, piece)
-        for piece in re.split(r"([0-9]+)", str(path))
-    ]
+    return sorted(files, key=natural)

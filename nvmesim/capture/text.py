@@ -49,6 +49,16 @@ _BOMS: Final = (
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")
 
 
+def natural(text: object) -> list[int | str]:
+    """Sort key that counts: nvme2n1 stands before nvme10n1.
+
+    >>> sorted(["nvme10n1", "nvme2n1"], key=natural)
+    ['nvme2n1', 'nvme10n1']
+    """
+    parts = re.split(r"([0-9]+)", str(text))  # Python converts no number of 5,000 digits
+    return [int(part[:4000]) if part.isdecimal() else part for part in parts]
+
+
 def shown(text: object, limit: int = 60) -> str:
     r"""*text* fit for a one-line message: no control characters, cut to *limit*.
 

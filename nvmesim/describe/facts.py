@@ -123,20 +123,6 @@ class Facts:
         self.assumed += [] if found in self.assumed else [found]
 
 
-LONGEST_NAME: Final = 400
-"""Characters of a name that are looked at in sorting: Python converts no number of 5,000 digits."""
-
-
-def natural(text: str) -> list[int | str]:
-    """Sort key that counts: nvme2n1 stands before nvme10n1.
-
-    >>> sorted(["nvme10n1", "nvme2n1"], key=natural)
-    ['nvme2n1', 'nvme10n1']
-    """
-    parts = re.split(r"(\d+)", text[:LONGEST_NAME])
-    return [int(part) if part.isdecimal() else part for part in parts]
-
-
 def whole_disk(device: str) -> str:
     """Return the disk that a device node or a partition belongs to.
 

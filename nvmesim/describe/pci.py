@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.capture.checked_numbers import parsed_xml
-from nvmesim.capture.text import Source, shown
+from nvmesim.capture.text import Source, natural, shown
 from nvmesim.catalog.links import PAYLOADS
 from nvmesim.describe.facts import (
     Disk,
@@ -19,7 +19,6 @@ from nvmesim.describe.facts import (
     Nodes,
     Slot,
     Uplink,
-    natural,
     pcie_from_bandwidth,
     pcie_text,
     slower_link,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nvmesim.capture.text import shown
+from nvmesim.capture.text import natural, shown
 from nvmesim.describe.facts import (
     Array,
     CatalogPart,
@@ -18,7 +18,6 @@ from nvmesim.describe.facts import (
     Uplink,
     cpu_part,
     drive_part,
-    natural,
     pcie_parts,
 )
 from nvmesim.errors import InputError

@@ -17,8 +17,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from itertools import pairwise
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -87,21 +88,7 @@ class Snapshot:
 
 def summed(snapshots: Sequence[Snapshot]) -> Snapshot:
     """Return all *snapshots* together, of which there is at least one."""
-    first = snapshots[0]
-    if len(snapshots) == 1:
-        return first
-    total = first + snapshots[1]
-    for other in snapshots[2:]:  # in place: the arrays are new, and most of the cost is memory
-        np.maximum(total.latency_max_ps, other.latency_max_ps, out=total.latency_max_ps)
-        for name in SUMMED:
-            array = getattr(total, name)
-            np.add(array, getattr(other, name), out=array)
-    return replace(
-        total,
-        n_records=sum(s.n_records for s in snapshots),
-        duration_ps=sum(s.duration_ps for s in snapshots),
-        outstanding=snapshots[-1].outstanding,
-    )
+    return reduce(add, snapshots)
 
 
 @dataclass(frozen=True)
