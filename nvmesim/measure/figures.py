@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,16 @@ class Interval:
     value: float
     low: float
     high: float
+
+    @staticmethod
+    def around(value: float, half: float, least: float = -math.inf) -> Interval:
+        """Return *value* and as much as *half* on both sides, but no less than *least*."""
+        return Interval(value, max(least, value - half), value + half)
+
+    @property
+    def half(self) -> float:
+        """Half its width."""
+        return (self.high - self.low) / 2
 
     def to_json(self) -> dict[str, float]:
         """Return {"value", "low", "high"}."""

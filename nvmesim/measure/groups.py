@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.measure.figures import PERCENTILES, Interval
 from nvmesim.measure.latency import LATENCY, Bend, Samples, percentile_name, samples_of
 from nvmesim.measure.stations import Totals
-from nvmesim.measure.steady import Snapshot, Window, half_width
+from nvmesim.measure.steady import Snapshot, Window, ratio_interval
 from nvmesim.model.lowered import Lowered
 from nvmesim.units import PS_PER_S
 
@@ -128,28 +128,17 @@ def _group(
     durations = np.array([sum(s.duration_ps for s in g) for g in window.groups()])
     requests = int(counts.sum())
     wait = wait / requests if wait is not None else None
-    percentiles = {
-        percentile_name(q): data.quantile(q / 100) / PS_PER_S if data.tells(q) else None
-        for q in PERCENTILES
-    }
     alone = len(lowered.scenario.workload) == 1
     return GroupStats(
         name=name,
-        iops=_rate(counts, durations),
+        iops=ratio_interval(counts, durations / PS_PER_S),
         mean_s=float(data.counts @ data.middle_ps) / requests / PS_PER_S,
-        percentiles=percentiles,
+        percentiles={percentile_name(q): value for q, value in data.percentiles().items()},
         max_s=max_s if alone else None,
         limit_used=used,
         limit_wait_s=wait,
         slo=None if slo_ps is None else _slo(data, window, index, slo_ps, bend),
     )
-
-
-def _rate(counts: Ints, durations: Floats) -> Interval:
-    total, whole = float(counts.sum()), float(durations.sum()) / PS_PER_S
-    rate = total / max(whole, 1e-300)
-    half = half_width(counts - rate * durations / PS_PER_S) / max(whole, 1e-300)
-    return Interval(rate, max(0.0, rate - half), rate + half)
 
 
 def _limit(lowered: Lowered, totals: Totals, index: int) -> tuple[float | None, float | None]:
@@ -167,13 +156,12 @@ def _slo(data: Samples, window: Window, index: int, slo_ps: int, bend: Bend) -> 
     limit_ps = bend.back.one(slo_ps)
     sizes = data.groups.sum(axis=1)
     above = sizes - data.below(limit_ps)
-    share = float(above.sum() / sizes.sum())
-    half = half_width(above - share * sizes) / float(sizes.sum())
-    late = [share_above(_histogram(s, index), limit_ps) for s in window.snapshots]
+    share = ratio_interval(above, sizes)
+    parts = [_samples(s, index) for s in window.snapshots]
     durations = np.array([s.duration_ps for s in window.snapshots])
-    bad = np.array([v is not None and v > SLICE_SHARE for v in late])
-    interval = Interval(share, max(0.0, share - half), min(1.0, share + half))
-    return Slo(slo_ps / PS_PER_S, interval, float(durations[bad].sum() / durations.sum()))
+    bad = np.array([p is not None and p.share_above(limit_ps) > SLICE_SHARE for p in parts])
+    share = replace(share, high=min(1.0, share.high))
+    return Slo(slo_ps / PS_PER_S, share, float(durations[bad].sum() / durations.sum()))
 
 
 def _histogram(snapshot: Snapshot, index: int | None) -> Ints:
@@ -183,10 +171,8 @@ def _histogram(snapshot: Snapshot, index: int | None) -> Ints:
     return np.asarray(snapshot.classes[index])
 
 
-def share_above(histogram: Ints, limit_ps: float) -> float | None:
-    """Share of a latency *histogram* (int64[HIST_BINS]) above *limit_ps*; None if it is empty."""
-    data = Samples.of(histogram[None])
-    return None if data is None else 1.0 - float(data.below(limit_ps).sum()) / data.size
+def _samples(snapshot: Snapshot, index: int | None) -> Samples | None:
+    return Samples.of(_histogram(snapshot, index)[None])
 
 
 def slices(lowered: Lowered, window: Window, bend: Bend) -> OverTime:
@@ -211,13 +197,12 @@ def _slice(
     snapshot: Snapshot, index: int | None, slo_ps: int | None, bend: Bend
 ) -> tuple[float | None, ...]:  # fmt: skip
     """iops, mean_s, p50_s, p99_s, above of one slice."""
-    data = Samples.of(_histogram(snapshot, index)[None])
+    data = _samples(snapshot, index)
     if data is None:
         return 0.0, None, None, None, None
     rate = data.size / max(snapshot.duration_ps, 1.0) * PS_PER_S
     mean = float(data.counts @ data.middle_ps) / data.size / PS_PER_S
     known = [bend.one(data.quantile(p)) / PS_PER_S if data.size * (1 - p) >= SLICE_BEYOND else None
              for p in (0.5, 0.99)]  # fmt: skip
-    limit = None if slo_ps is None else bend.back.one(slo_ps)
-    above = None if limit is None else 1.0 - float(data.below(limit).sum()) / data.size
+    above = None if slo_ps is None else data.share_above(bend.back.one(slo_ps))
     return rate, mean, known[0], known[1], above

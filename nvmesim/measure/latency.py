@@ -92,6 +92,16 @@ class Samples:
         share = np.clip((value_ps - self.low_ps) / self.width_ps, 0.0, 1.0)
         return np.asarray(self.groups @ share)
 
+    def share_above(self, value_ps: float) -> float:
+        """Share of the samples above *value_ps*."""
+        return 1.0 - float(self.below(value_ps).sum()) / self.size
+
+    def percentiles(self) -> dict[float, float | None]:
+        """`PERCENTILES` in s; None where too few samples lie beyond."""
+        return {
+            q: self.quantile(q / 100) / PS_PER_S if self.tells(q) else None for q in PERCENTILES
+        }
+
     def half_share(self, p: float) -> float:
         """95 % half-width of the share below the quantile *p*."""
         sizes = self.groups.sum(axis=1)
@@ -240,14 +250,11 @@ def distribution(
     if not stable:
         return Distribution(math.nan, math.nan, dict.fromkeys(PERCENTILES), {}, *bins)
     mean = window.mean_latency_s(operation, clat=kind == CLAT)
-    known = [q for q in PERCENTILES if data.tells(q)]
+    percentiles = data.percentiles()
     intervals = {"mean": (mean.low, mean.high)}
-    for q in known:
+    for q in (q for q, value in percentiles.items() if value is not None):
         low, high = data.interval(q / 100)
         intervals[percentile_name(q)] = (low / PS_PER_S, high / PS_PER_S)
-    percentiles = {
-        q: data.quantile(q / 100) / PS_PER_S if q in known else None for q in PERCENTILES
-    }
     finite = {k: v for k, v in intervals.items() if all(map(math.isfinite, v))}
     return Distribution(mean.value, data.max_ps / PS_PER_S, percentiles, finite, *bins)
 
@@ -276,8 +283,7 @@ def paired_difference(a: Samples, b: Samples, p: float) -> Interval:
     n = min(len(a.groups), len(b.groups))
     residuals = _influence(b, p)[:n] - _influence(a, p)[:n]
     value = b.quantile(p) - a.quantile(p)
-    half = half_width(residuals - residuals.mean())
-    return Interval(value, value - half, value + half)
+    return Interval.around(value, half_width(residuals - residuals.mean()))
 
 
 def _influence(data: Samples, p: float) -> Floats:

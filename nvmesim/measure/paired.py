@@ -81,9 +81,7 @@ def gain(a: Floats, b: Floats) -> Interval:
     if rate_a <= 0:
         return Interval(0.0, 0.0, 0.0)
     residuals = (_relative(b, rate_b) - _relative(a, rate_a)) * rate_b / rate_a
-    half = half_width(residuals)
-    value = rate_b / rate_a - 1
-    return Interval(value, value - half, value + half)
+    return Interval.around(rate_b / rate_a - 1, half_width(residuals))
 
 
 def _rate(records: Floats) -> float:
@@ -107,19 +105,16 @@ def _steady_gain(a: Floats, b: Floats) -> Interval:
 def half_of_rate(head: Floats, changed: Floats) -> float:
     """Half-width of the throughput of *changed* relative to itself, as far as the pair tells."""
     change = _steady_gain(head, changed)
-    return (change.high - change.low) / 2 / max(1 + change.value, 1e-300)
+    return change.half / max(1 + change.value, 1e-300)
 
 
 def relief(text: str, base: Interval, head: Floats, changed: Floats) -> Relief:
     """A relief from the first batches of the base run (*head*) and those of the *changed* one."""
     change = _steady_gain(head, changed)
     iops = base.value * (1 + change.value)
-    own = (base.high - base.low) / 2 * (1 + change.value)
-    half = float(np.hypot(own, base.value * (change.high - change.low) / 2))
-    return Relief(
-        text, Interval(iops, max(0.0, iops - half), iops + half),
-        change.value, change.low, change.high,
-    )  # fmt: skip
+    half = float(np.hypot(base.half * (1 + change.value), base.value * change.half))
+    around = Interval.around(iops, half, 0.0)
+    return Relief(text, around, change.value, change.low, change.high)
 
 
 def compared(
@@ -131,16 +126,14 @@ def compared(
     else:
         change = _steady_gain(a.head, b.head)
     iops_a, iops_b = a.window.iops(), b.window.iops()
-    half = (change.high - change.low) / 2 * iops_a.value
-    difference = change.value * iops_a.value
+    difference = Interval.around(change.value * iops_a.value, change.half * iops_a.value)
     first, second = samples(a.window, None), samples(b.window, None)
     p99 = None
     if first and second and enough(min(first.size, second.size), 99):
         moved = paired_difference(first, second, 0.99)
         p99 = Interval(*(v / PS_PER_S for v in (moved.value, moved.low, moved.high)))
     return Comparison(
-        *names, iops_a, iops_b, Interval(difference, difference - half, difference + half),
-        change, _mean_difference(a.window, b.window), p99,
+        *names, iops_a, iops_b, difference, change, _mean_difference(a.window, b.window), p99,
         min(a.window.requests, b.window.requests), warnings, _saved(iops_a, iops_b, change),
     )  # fmt: skip
 
@@ -150,11 +143,10 @@ def _saved(a: Interval, b: Interval, change: Interval) -> float:
     if a.value <= 0 or b.value <= 0:
         return 1.0
     ratio = b.value / a.value
-    apart = ratio * math.hypot((a.high - a.low) / 2 / a.value, (b.high - b.low) / 2 / b.value)
-    paired = (change.high - change.low) / 2
-    if paired <= 0:
+    apart = ratio * math.hypot(a.half / a.value, b.half / b.value)
+    if change.half <= 0:
         return math.inf if apart > 0 else 1.0
-    return (apart / paired) ** 2
+    return (apart / change.half) ** 2
 
 
 def _mean_difference(a: Window, b: Window) -> Interval:
@@ -165,6 +157,4 @@ def _mean_difference(a: Window, b: Window) -> Interval:
         count = column(window.records, Col.READS, None)
         sums = column(window.records, Col.READ_LAT, None) / PS_PER_S
         parts.append(grouped((sums - mean * count) / max(1.0, float(count.sum())), n))
-    half = half_width(parts[1] - parts[0])
-    value = means[1] - means[0]
-    return Interval(value, value - half, value + half)
+    return Interval.around(means[1] - means[0], half_width(parts[1] - parts[0]))

@@ -333,7 +333,7 @@ def ratio_interval(numerator: Floats, denominator: Floats) -> Interval:
         return Interval(0.0, 0.0, 0.0)
     value = float(numerator.sum()) / whole
     half = half_width(numerator - value * denominator) / whole
-    return Interval(value, max(0.0, value - half), value + half)
+    return Interval.around(value, half, 0.0)
 
 
 def per_second(records: Floats, counts: Floats) -> Interval:
@@ -345,7 +345,7 @@ def relative_half(interval: Interval) -> float:
     """Half the width of *interval* relative to its value; infinite for a value of 0."""
     if interval.value <= 0:
         return math.inf
-    return (interval.high - interval.low) / 2 / interval.value
+    return interval.half / interval.value
 
 
 NEWTON_STEPS: Final = 60  # of Newton's method; it stops when nothing changes any more
