@@ -283,7 +283,6 @@ class DriveProfile(Frozen):
     link: str = "pcie3 x4"
     capacity: Size
     state: Literal["fresh", "steady"] = "steady"
-    logical_sector: Size = Quantity(value=512, basis="datasheet")
     physical_sector: Size = Quantity(value=4096, basis="assumed")
     host_included: bool = False
     """True if ``read.base`` and ``write.base`` still hold the host that measured them."""

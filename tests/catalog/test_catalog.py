@@ -37,7 +37,7 @@ def test_every_entry_loads_and_is_named_as_its_file(kind, name):
 @pytest.mark.parametrize(("kind", "name"), ENTRIES)
 def test_numbers_from_somewhere_say_from_where(kind, name):
     for key, quantity in load.quantities(load.get(kind, name)):
-        if quantity.basis != "assumed" and key != "logical_sector":
+        if quantity.basis != "assumed":
             assert quantity.source or key in ("capacity", "dies"), key
 
 
@@ -281,7 +281,7 @@ def test_all_of_the_table_are_in_the_catalog() -> None:
 def test_what_is_from_memory_is_assumed(name: str) -> None:
     stored = load.get("drive", name)
     told = {key for key, q in quantities(stored) if q.basis != "assumed"}
-    assert told <= {"capacity", "logical_sector"}
+    assert told <= {"capacity"}
 
 
 DRIVE = "micron-7450-pro-3.84tb"

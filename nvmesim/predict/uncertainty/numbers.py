@@ -29,7 +29,7 @@ sells; a constant from a text, or one that is assumed, was seen on other hardwar
 catalog has no measured or fitted number without an interval of its own; users' profiles may."""
 NEVER: Final = (
     "price", "tdp_w", "power_active_w", "power_idle_w", "capacity", "turbo_ghz", "ghz",
-    "logical_sector", "physical_sector", "tags", "read.unit", "write.unit", "max_transfer",
+    "physical_sector", "tags", "read.unit", "write.unit", "max_transfer",
     "latencies.block_size", "interleave", "workers",
 )  # fmt: skip
 """Numbers that are what they are: facts of a part, or no part of a prediction."""
