@@ -103,8 +103,6 @@ class Batch:
     """int64[n_flows]: completions."""
     alternatives: Ints
     """int64[n_alts]: children sent to each alternative."""
-    plans: Ints
-    """int64[n_plans]: requests that took each plan."""
     stations: Ints
     """int64[n_stations, 4], see `Acc`."""
     outstanding: int

@@ -16,7 +16,7 @@ UNTIL_PS = 1500
 BATCHES = (3, 25, 60)  # completions of the batches that are compared one by one
 FIELDS = ("status", "start_ps", "end_ps", "outstanding")
 ARRAYS = (
-    "count", "latency_sum_ps", "latency_max_ps", "histogram", "flows", "alternatives", "plans",
+    "count", "latency_sum_ps", "latency_max_ps", "histogram", "flows", "alternatives",
     "stations", "syncs", "classes",
 )  # fmt: skip
 

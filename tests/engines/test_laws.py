@@ -131,7 +131,7 @@ def test_conservation_and_littles_law_of_the_whole(seed: int) -> None:
             if batch.end_ps == until:
                 total += outstanding * (until - before)
                 before, outstanding = until, batch.outstanding
-            submitted += int(batch.plans.sum())
+            submitted = int(engine._run.target_count.sum())
             completed += int(batch.flows.sum())
             assert submitted == completed + batch.outstanding
             assert batch.completions == batch.flows.sum()

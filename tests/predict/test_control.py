@@ -339,7 +339,7 @@ def batch(number: int, count: int = 10) -> Batch:
     return Batch(
         Status.COMPLETED, number * 100, number * 100 + 100, np.array([count, 0]), latency,
         np.full((2, 2), number, np.int64), histogram, np.array([count]), np.zeros(0, np.int64),
-        np.zeros(0, np.int64), np.full((3, 4), number, np.int64), number,
+        np.full((3, 4), number, np.int64), number,
     )  # fmt: skip
 
 

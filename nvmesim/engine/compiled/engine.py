@@ -203,7 +203,7 @@ def _statistics(net: Network) -> dict[str, Ints]:
     shapes = {
         "completed": (2,), "latency_sum": (2, 2), "latency_max": (2, 2),
         "histogram": (2, 2, HIST_BINS), "flows": (len(net.flow_program),),
-        "alts": (max(1, len(net.alt_program)),), "plans": (len(net.plan_phase_ptr) - 1,),
+        "alts": (max(1, len(net.alt_program)),),
         "syncs": (HIST_BINS,), "classes": (net.n_classes, HIST_BINS),
     }  # fmt: skip
     counts = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
@@ -367,8 +367,7 @@ class CompiledEngine:
         return Batch(
             status, start, end,
             run.completed, run.latency_sum, run.latency_max, run.histogram, run.flows, run.alts,
-            run.plans, run.acc, int(run.scalars[state.LIVE]), run.syncs,
-            run.classes,
+            run.acc, int(run.scalars[state.LIVE]), run.syncs, run.classes,
         )  # fmt: skip
 
     def records(self) -> Ints:

@@ -150,7 +150,6 @@ def submit(net, run, tokens, k, user, number, t):
     if opened != 2 and kinds > 1:
         flow += choose_kind(net, group, kinds, key)
     plan = choose_plan(net, run, v, uint64(flow), key)
-    run.plans[uint64(plan)] += 1
     tokens[u, state.PC] = net.flow[uint64(flow), state.F_PROGRAM]
     tokens[u, state.KEY] = key
     tokens[u, state.LANE] = 0

@@ -172,7 +172,6 @@ class EngineRun(NamedTuple):
     classes: Array  # int64[n_classes, HIST_BINS]
     flows: Array  # int64[n_flows]
     alts: Array  # int64[n_alts]
-    plans: Array  # int64[n_plans]
     acc: Array  # int64[n_stations, 4]
     record: Array  # int64[capacity, 7]; capacity 0: no recording
 

@@ -281,9 +281,7 @@ class ReferenceEngine:
             self._stream[stream] += 1
         else:
             at = below(mix(key, contract.PURPOSE_PLAN), length)
-        plan = int(net.order[net.flow_order_ptr[flow] + at])
-        self._tally.plans[plan] += 1
-        return plan
+        return int(net.order[net.flow_order_ptr[flow] + at])
 
     # Tokens.
 

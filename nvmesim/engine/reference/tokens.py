@@ -141,7 +141,6 @@ class BatchTally:
         self.classes = np.zeros((net.n_classes, HIST_BINS), np.int64)
         self.flows = np.zeros(len(net.flow_program), np.int64)
         self.alternatives = np.zeros(max(1, len(net.alt_program)), np.int64)
-        self.plans = np.zeros(len(net.plan_phase_ptr) - 1, np.int64)
 
     def answer(self, request: Request, now: int) -> None:
         """Count *request* as completed *now*."""
@@ -170,8 +169,7 @@ class BatchTally:
         """All of it, with the accounts of the *stations* and *live* requests in flight."""
         return Batch(
             status, self.start_ps, now, self.count, self.latency_sum, self.latency_max,
-            self.histogram, self.flows, self.alternatives, self.plans, stations, live, self.syncs,
-            self.classes,
+            self.histogram, self.flows, self.alternatives, stations, live, self.syncs, self.classes,
         )  # fmt: skip
 
 
