@@ -11,7 +11,7 @@ from nvmesim.catalog.profile import DriveProfile
 from nvmesim.scenario.hardware import VMD_LANES
 from nvmesim.study.diagnosis.evidence import Change
 from nvmesim.study.diagnosis.server import Server, Variant
-from nvmesim.units import parse_size, parse_time_ps
+from nvmesim.units import parse_time_ps
 
 LINKS: Final = ((1, 1, 2.0), (0, 2, 1.0), (0, 4, 1.0), (2, 1, 0.5), (1, 4, 0.5))
 """Generations that a link is below its own, times that it has its lanes, and how usual that is: of
@@ -38,8 +38,6 @@ FAR_LOCK: Final = 2.4
 """Times as long that a lock of md may take between sockets: on four Kunpeng nodes 2.9 GiB/s of what
 one lock let through, on a Platinum 8380 7.0 (linux-kernel, Yu Kuai, 29 Aug and 13 Sep 2022)."""
 MIB: Final = 1 << 20
-WHOLE: Final = 64 * 1024
-"""Bytes of a write from which on most of its units are whole, wherever it begins."""
 ENDS: Final = ("low", "value", "high")
 SLOW_GUESTS_US: Final = ((24.0, 150), (220.0, 0))
 """us of an I/O thread for each request, and to wake up for one that is alone, where it is slower
@@ -64,15 +62,15 @@ CIPHERS: Final = (
 VMD_CYCLES: Final = 13_600.0
 """Cycles of a command at worst: six CPUs (2.5 GHz assumed) did 562k/s behind VMD, and 1,144k/s with
 its interrupts passed on otherwise (see "vmd")."""
-PAGES_OF_KERNEL_NS: Final = (5.63 - 1.82) * 1000 / 256
-"""ns a KiB that one kernel took longer than another to submit a large request (see "kernel")."""
 NETWORKS: Final = (
-    (700, "290 MB/s"), (700, "117 MB/s"), (4000, "117 MB/s"),
-    (4000, "290 MB/s"), (20_000, "290 MB/s"), (20_000, "117 MB/s"),
+    (30, "10 GB/s"), (120, "2.9 GB/s"), (250, "1.17 GB/s"), (700, "1.17 GB/s"), (700, "290 MB/s"),
+    (700, "117 MB/s"), (4000, "117 MB/s"), (4000, "290 MB/s"), (20_000, "290 MB/s"),
+    (20_000, "117 MB/s"),
 )  # fmt: skip
-"""us that each request to another host takes more, and what its network carries: public threads lay
-at 0.6 ms (github pmcfadin/cqlite issue 3026) to 23 (longhorn issue 1067, 64 deep), and 83 to 205
-MB/s (1 and 2.5 Gbit/s)."""
+"""us that each request to another host takes more, and what its network carries: 100, 25, 10, 2.5
+and 1 Gbit/s. Public threads lay at 0.6 ms (github pmcfadin/cqlite issue 3026) to 23 (longhorn issue
+1067, 64 deep); RDMA adds 10 to 20 us, NVMe/TCP 25 to 40, iSCSI 100 to 300 (nvme-storage.com,
+glossary, latency)."""
 
 Variants = Callable[[Server], Iterable[Variant]]
 
@@ -146,7 +144,7 @@ def _iommu(server: Server) -> Iterator[Variant]:
 
 
 def _kernel(server: Server) -> Iterator[Variant]:
-    """An old md, or a kernel that takes longer for each page of a large request."""
+    """An old md."""
     if server.is_md:
         far = {"volume.*.engine": _far_locks()} if len(server.resolved.sockets) > 1 else None
         for kernel in ("4.18", "5.14", "6.1"):
@@ -157,11 +155,6 @@ def _kernel(server: Server) -> Iterator[Variant]:
     if server.is_md and len({d.profile.name for d in server.resolved.drives}) > 1:
         yield Variant("raid10 reads its mirrors in turn, as before 5.4",
                       {"volume.*.read_policy": "round-robin"})  # fmt: skip
-    if any(size >= 64 * 1024 for g in server.resolved.workload for size, _ in g.block_sizes):
-        cycles = PAGES_OF_KERNEL_NS * min(socket.ghz for socket in server.resolved.sockets)
-        yield Variant("the kernel takes 60 ns more a page, as 6.14 did beside 5.14", {
-            "server.stack.per_kib": server.resolved.stack.per_kib.value + round(cycles, 1),
-        })  # fmt: skip
 
 
 def _far_locks() -> dict[str, Any]:
@@ -201,7 +194,7 @@ def _interrupts(server: Server) -> Iterator[Variant]:
 
 
 def _scheduler(server: Server) -> Iterator[Variant]:
-    if server.resolved.stack.name.startswith("linux"):
+    if server.is_linux:
         fastest = max(d.profile.commands.value for d in server.resolved.drives)
         slower = [rate for rate in SCHEDULED if rate < fastest]
         for rate in (fastest, *slower) if slower else ():  # and all that lies between
@@ -226,15 +219,6 @@ def _slow_drives(server: Server) -> Iterator[Variant]:
             yield Variant(f"one drive ({last}) throttles to {share:.0%}", change, "one")
 
 
-def _hot(server: Server) -> Iterator[Variant]:
-    drives = server.resolved.drives
-    for share in THROTTLED if len({d.profile.name for d in drives}) == 1 else ():
-        less = _throttled(drives[0].profile, share)
-        change = {f"drives.*.profile.{key}": value for key, value in less.items()}
-        every = "all drives throttle" if len(drives) > 1 else "the drive throttles"
-        yield Variant(f"{every} to {share:.0%}", change, "all")
-
-
 def _throttled(profile: DriveProfile, share: float) -> Change:
     return {"commands": f"{profile.commands.value * share:.0f}/s",
             "read_bandwidth": f"{profile.read_bandwidth.value * share:.0f} B/s",
@@ -250,23 +234,6 @@ def _fresh(server: Server) -> Iterator[Variant]:
                 rate = UNWRITTEN * max(d.profile.commands.value for d in server.resolved.drives)
                 change = {"drives.*.state": state, "drives.*.profile.commands": f"{rate:.0f}/s"}
                 yield Variant(name, change, state)
-
-
-def _worn(server: Server) -> Iterator[Variant]:
-    for factor in (2.0, 4.0, 8.0, 16.0, 32.0) if server.has_writes else ():
-        yield Variant(f"writes reach the flash {factor:g} times as slowly",
-                      _programmed(server, factor), "worn")  # fmt: skip
-
-
-def _programmed(server: Server, factor: float) -> Change:
-    """Flash that takes *factor* times as long to program; nothing if the drives are several."""
-    if len({d.profile.name for d in server.resolved.drives}) > 1:
-        return {}
-    profile = server.resolved.drives[0].profile
-    return {
-        "drives.*.profile.write.program": f"{profile.write.program.value * factor / 1e6:g} us",
-        "drives.*.profile.write_bandwidth": f"{profile.write_bandwidth.value / factor:.0f} B/s",
-    }
 
 
 def _cut(server: Server) -> Iterator[Variant]:
@@ -383,16 +350,6 @@ def _chunk(server: Server) -> Iterator[Variant]:
             yield Variant(f"the chunk is {chunk}", {"volume.*.chunk": chunk})
 
 
-def _alignment(server: Server) -> Iterator[Variant]:
-    """A drive reads and programs both units of which a write is a part before it answers."""
-    writes = [row.workload["block_size"] for row in server.rows if row.workload["read"] < 1]
-    small = all(isinstance(size, str) and parse_size(size) < WHOLE for size in writes)
-    for factor in (1.0, 2.0, 4.0) if writes and small else (1.0,) if writes else ():
-        yield Variant("writes are not aligned",
-                      {"workload.*.offset": "512 B", **_programmed(server, factor)},
-                      "sectors")  # fmt: skip
-
-
 def _crypt(server: Server) -> Iterator[Variant]:
     if server.has_page_cache:
         for limits, usual in CIPHERS:
@@ -403,9 +360,9 @@ def _crypt(server: Server) -> Iterator[Variant]:
 MADE: Final[Mapping[str, Variants]] = {
     "link": _links, "other-socket": _other_socket, "one-uplink": _one_uplink, "vmd": _vmd,
     "memory": _memory, "iommu": _iommu, "power": _power, "interrupts": _interrupts,
-    "scheduler": _scheduler, "slow-drive": _slow_drives, "hot": _hot, "fresh": _fresh,
-    "worn": _worn, "cut": _cut, "page-cache": _buffered, "few-targets": _few_targets,
+    "scheduler": _scheduler, "slow-drive": _slow_drives, "fresh": _fresh,
+    "cut": _cut, "page-cache": _buffered, "few-targets": _few_targets,
     "guest": _guest, "limit": _limit, "kernel": _kernel, "chunk": _chunk,
-    "alignment": _alignment, "crypt": _crypt, "network": _network, "flushes": _flushes,
+    "crypt": _crypt, "network": _network, "flushes": _flushes,
 }  # fmt: skip
 """Forms that depend on the server; those of the other mistakes are data."""

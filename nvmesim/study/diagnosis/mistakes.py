@@ -77,14 +77,30 @@ class Trial:
 
 
 def _listed(table: Mapping[str, Any]) -> Variants:
-    """Forms that are the same on every server that can have them."""
-    forms = [Variant(f["name"], f["set"], table.get("family", "")) for f in table["forms"]]
+    """Forms that are data."""
 
-    def variants(server: Server) -> list[Variant]:
-        applies = all(getattr(server, name) for name in table.get("where", ())) and all(
+    def variants(server: Server) -> Iterator[Variant]:
+        for form in table.get("forms", ()):
+            if all(getattr(server, name) for name in form.get("where", ())):
+                change = server.changed(form)
+                if change is not None:
+                    family = form.get("family", table.get("family", ""))
+                    yield Variant(form["name"], change, family, form.get("usual", 1.0))
+
+    return variants
+
+
+def _variants(table: Mapping[str, Any]) -> Variants:
+    """Those that are made for the server, and then those that are data."""
+    made, listed = MADE.get(table["code"]), _listed(table)
+
+    def variants(server: Server) -> Iterator[Variant]:
+        if made is not None:
+            yield from made(server)
+        if all(getattr(server, name) for name in table.get("where", ())) and all(
             server.has_several(key) for key in table.get("several", ())
-        )
-        return forms if applies else []
+        ):
+            yield from listed(server)
 
     return variants
 
@@ -93,9 +109,8 @@ def _mistakes() -> Iterator[Mistake]:
     text = (files(__package__) / "mistakes.toml").read_text("utf-8")
     for table in tomllib.loads(text)["mistake"]:
         texts = {key: table[key] for key in ("code", "check", "mend", "source")}
-        variants = MADE.get(table["code"]) or _listed(table)
         weight, is_exact = WEIGHTS[table["weight"]], table.get("exact", False)
-        yield Mistake(weight=weight, variants=variants, is_exact=is_exact, **texts)
+        yield Mistake(weight=weight, variants=_variants(table), is_exact=is_exact, **texts)
 
 
 MISTAKES: Final = tuple(_mistakes())

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from nvmesim.catalog.toml import quantity_at, show_value
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.diagnosis.evidence import SYNCHRONOUS, Change, MeasuredRow
+from nvmesim.units import parse_size
 
 WEIGHTS: Final = {"stated": 60.0, "common": 3.0, "occasional": 1.0, "rare": 0.3, "any rate": 0.027}
 """How common a mistake is. "Stated" is one that the rows tell themselves. "Any rate" is a limit's:
 it may be anywhere over two decades, and is taken from the rows. A rate that fits so well by itself
 is worth that share: the density over 5 units of the logarithm, 0.2, over that of an exact fit, 7.5
 (the mean over `WIDTHS` of an error of `RULED`)."""
+WHOLE: Final = 64 * 1024
+"""Bytes of a write from which on most of its units are whole, wherever it begins."""
 VIRTUAL: Final = ("vd", "xvd", "sd")
 """How names of virtual disks begin (Linux, virtio_blk.c, xen-blkfront.c and sd.c)."""
 
@@ -36,15 +41,36 @@ class Server:
         return any(row.workload["read"] < 1 for row in self.rows)
 
     @property
+    def has_small_writes(self) -> bool:
+        """True if a row writes, and none that does writes `WHOLE` bytes or more."""
+        sizes = [row.workload["block_size"] for row in self.rows if row.workload["read"] < 1]
+        small = (isinstance(size, str) and parse_size(size) < WHOLE for size in sizes)
+        return bool(sizes) and all(small)
+
+    @property
+    def is_single(self) -> bool:
+        """True if there is one drive and no volume."""
+        return len(self.resolved.drives) == 1 and not self.resolved.volumes
+
+    @property
+    def is_linux(self) -> bool:
+        """True if the stack is of a Linux kernel."""
+        return self.resolved.stack.name.startswith("linux")
+
+    @property
     def is_buffered(self) -> bool:
         """True if all rows state that the page cache was in the way."""
         return all(row.is_buffered for row in self.rows)
 
     @property
+    def may_queue(self) -> bool:
+        """True if requests pass queues of a kernel, and not its page cache."""
+        return self.has_page_cache and not self.is_buffered
+
+    @property
     def may_wait(self) -> bool:
         """True if a row's engine may wait for each request, and the page cache is not why."""
-        engines = {row.engine for row in self.rows}
-        return not self.is_buffered and self.has_page_cache and bool(engines & {None, *SYNCHRONOUS})
+        return self.may_queue and not {None, *SYNCHRONOUS}.isdisjoint(r.engine for r in self.rows)
 
     @property
     def has_page_cache(self) -> bool:
@@ -93,6 +119,24 @@ class Server:
         """True if every volume survives a failed member."""
         volumes = self.resolved.volumes
         return bool(volumes) and all(v.raid.survives(len(v.members), v.copies) > 0 for v in volumes)
+
+    def changed(self, form: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what *form* sets, multiplies, adds to and holds down; None if it cannot be.
+
+        Numbers are those of ``server.stack``, and of ``drives.*.profile`` if all drives are alike.
+        """
+        change, stack, drives = dict(form.get("set", {})), self.resolved.stack, self.resolved.drives
+        wanted = {how: form.get(how, {}) for how in ("times", "plus", "at_most")}
+        for how, key, number in ((h, *item) for h in wanted for item in wanted[h].items()):
+            of_drives = key.startswith("drives")
+            if of_drives and len({drive.profile.name for drive in drives}) > 1:
+                return None
+            name = key.split(".", 2 + of_drives)[-1]
+            quantity, what = quantity_at(drives[0].profile if of_drives else stack, name)
+            now = math.inf if quantity is None else quantity.value
+            value = {"times": now * number, "plus": now + number, "at_most": min(now, number)}[how]
+            change[key] = value if what == "number" else show_value(value, what)
+        return change
 
     @property
     def direct_generation(self) -> int | None:
