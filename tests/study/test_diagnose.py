@@ -211,7 +211,7 @@ def test_a_rate_that_fio_was_asked_for_is_part_of_its_load():
     assert found["iops"] == pytest.approx(3000, rel=0.02)
 
 
-@pytest.mark.parametrize(("name", "guest"), [("vda", "common"), ("nvme0n1", "rare")])
+@pytest.mark.parametrize(("name", "guest"), [("vda", "usual"), ("nvme0n1", "rare")])
 def test_the_name_of_a_device_tells_of_a_guest(name, guest):
     server = server_of()[2]
     rows = [replace(row, devices=(name,)) for row in server.rows]

@@ -76,9 +76,9 @@ DEAR: Final = 3.0
 """Times the predicted CPU time of a request from which busy jobs do something else as well."""
 SPUN: Final = 100_000.0
 """Cycles of a request from which jobs spin at a lock: a guest takes 25,000 at most (stacks)."""
-SPINS: Final = frozenset({"iommu", "kernel", "scheduler"})
+SPINS: Final = frozenset({"clock", "iommu", "kernel", "scheduler"})
 """Codes of mistakes that are locks."""
-SPENDS: Final = SPINS | {"guest", "page-cache", "power"}
+SPENDS: Final = SPINS | {"guest", "mitigations", "page-cache", "power"}
 """Codes of mistakes that cost the jobs' own CPU time; under all others they wait."""
 WAITS: Final = 0.1
 """Share of its weight that is left to a mistake under which jobs wait, where they did not."""

@@ -12,7 +12,8 @@ from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.diagnosis.evidence import SYNCHRONOUS, Change, MeasuredRow
 from nvmesim.units import parse_size
 
-WEIGHTS: Final = {"stated": 60.0, "common": 3.0, "occasional": 1.0, "rare": 0.3, "any rate": 0.027}
+WEIGHTS: Final = {"stated": 60.0, "usual": 6.0, "common": 3.0, "occasional": 1.0, "rare": 0.3,
+                  "any rate": 0.027}  # fmt: skip
 """How common a mistake is. "Stated" is one that the rows tell themselves. "Any rate" is a limit's:
 it may be anywhere over two decades, and is taken from the rows. A rate that fits so well by itself
 is worth that share: the density over 5 units of the logarithm, 0.2, over that of an exact fit, 7.5
@@ -88,7 +89,7 @@ class Server:
             out["guest"] = "occasional"  # which has a virtual disk of one of them, or of an array
         if names:
             is_virtual = any(name.startswith(VIRTUAL) for name in names)
-            out["guest"] = "common" if is_virtual else "rare"
+            out["guest"] = "usual" if is_virtual else "rare"
         if self.is_buffered:
             out["page-cache"] = "stated"
         return {code: WEIGHTS[word] for code, word in out.items()}
