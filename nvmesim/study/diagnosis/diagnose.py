@@ -396,7 +396,7 @@ class _Search:
             weights = {c: w * (1.0 if c in possible else WAITS) for c, w in weights.items()}
         as_is = HEALTHY * (1.0 if possible is None else WAITS)
         priors = {"healthy": as_is, "unknown": UNKNOWN}
-        whole = sum(weights.values())
+        whole = sum(weights[c] for c in {m.code for t in (*found, *hopeless) for m in t.mistakes})
         shown = {id(one): one.code for one in found if not self._is_idle(one.ratios)}
         for one in found:
             # a form that rows do not show is not why somebody asks
