@@ -180,8 +180,7 @@ class _Fitting:
             profile = fit_flush(profile, self.host, free, self.tell, notes)
         best = replace(best, profile=profile)
         notes += best.notes
-        told = [name for side in (best.reads, best.writes) if side for name in side.told]
-        self.free = told + self.free
+        self.free = [n for side in (best.reads, best.writes) if side for n in side.told] + self.free
         judged = [self._judge(profile, p, p in used) for p in self.points]
         notes += gate.caveats(reads, writes, judged, self.included)
         notes += gate.undetermined(profile, len(used), reads, best.unidentified, self.free, others)
