@@ -100,49 +100,43 @@ class Op(IntEnum):
     added per child of the request's plan beyond the first."""
     VISIT_SERIES = 5
     """Delay station a; service from series b, in runs of the series' block length."""
-    VISIT_UNORDERED = 6
-    """As VISIT, of a station that takes those who wait in no order: each waits as long as in order,
-    times a draw from distribution b in units of `SCALE_ONE`. Its mean is 1, so that the station is
-    as busy as in order."""
-    ACQUIRE = 7
+    ACQUIRE = 6
     """b slots of gate a."""
-    RELEASE = 8
+    RELEASE = 7
     """b slots of gate a."""
-    ACQUIRE_THREAD = 9
+    ACQUIRE_THREAD = 8
     """The gate of the request's thread. Setup, paid at the next CPU visit: if the gate was idle for
     s ps, a x s / (s + d) ps (a wake-up costs more the longer the thread slept, half of a at d;
     d = 0: always a); and b ps if c > 0 and no interrupt of this thread and target runs. One serves
     all that arrives while it runs: for b ps, and c - 1 ps for each that it serves. With e = 1 the
     token goes to the front of the queue."""
-    RELEASE_THREAD = 10
+    RELEASE_THREAD = 9
     """The gate of the request's thread. With a = 1, if that works in batches, the token stays until
     the thread has submitted its batch."""
-    FORK = 11
+    FORK = 10
     """The children of phase a of the request's plan; continue when the last has ended."""
-    SPLIT = 12
+    SPLIT = 11
     """a children with the program at b; continue when the last has ended. On the token's lane, or
     with d > 0 on neighbouring lanes, the first of them drawn from d."""
-    DESTAGE = 13
+    DESTAGE = 12
     """b programs on drawn dies of the bank of d stations from a on; the token goes on at once."""
-    MARK = 14
+    MARK = 13
     """The request is issued: fio's clat counts from here."""
-    ANSWER = 15
+    ANSWER = 14
     """The request is answered: its latency ends here, and the token goes on (a flush that its
     user waits for). From here to the end is counted apart."""
-    JOIN = 16
+    JOIN = 15
     """Turn a: who leads goes on here, a member b operations further. With d > 0, who would lead and
     came within the tick of d ps in which the last turn closed goes on c operations further."""
-    CLOSE = 17
+    CLOSE = 16
     """Turn a: those who wait now are the members."""
-    LEAVE = 18
+    LEAVE = 17
     """Turn a: its members go on, another may lead; the token goes on b operations further."""
 
 
 THREAD_GATES = (Kind.GATE, Kind.BATCHER)
 GATES = (*THREAD_GATES, Kind.TURN)
-VISITS = (
-    Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES, Op.VISIT_UNORDERED,
-)  # fmt: skip
+VISITS = (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, Op.VISIT_SERIES)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import NetworkError
 from nvmesim.network.check import check
-from nvmesim.network.network import HORIZON_PS, SCALE_ONE, Kind, Network
+from nvmesim.network.network import HORIZON_PS, Kind, Network
 from tests.engines import builder as b
 
 Engines = type[CompiledEngine] | type[ReferenceEngine]
@@ -180,21 +180,6 @@ def test_only_who_finds_it_asleep_wakes_it(
     assert found == expected
     # a wake-up is service, and no work: one that is kept busy has none
     assert acc[Acc.WORK] == len(at) * EACH
-    assert acc[Acc.WAIT] + acc[Acc.SERVICE] == sum(found) - sum(at)
-
-
-@both_engines
-@pytest.mark.parametrize(
-    ("factor", "expected"),
-    [(SCALE_ONE, [10, 20, 30, 40]), (SCALE_ONE // 2, [10, 15, 20, 37]), (0, [10, 10, 10, 34])],
-)
-def test_waits_without_order_scatter(engine: Engines, factor: int, expected: list[int]) -> None:
-    at = [0, 0, 0, 24]  # the last finds it at work until 30, whoever left before
-    net = b.NetworkBuilder()
-    rows = [b.unordered(net.fifo(), EACH, net.uniform(factor, factor))]
-    found, acc = ends(engine, replayed(net, at, rows))
-    assert sorted(found) == expected
-    assert acc[Acc.SERVICE] == acc[Acc.WORK] == EACH * len(at)
     assert acc[Acc.WAIT] + acc[Acc.SERVICE] == sum(found) - sum(at)
 
 

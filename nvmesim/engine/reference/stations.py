@@ -46,10 +46,6 @@ class World(Protocol):
         """Time of a station's *number*-th round, without its members'."""
         ...
 
-    def wait_factor(self, visit: Visit) -> int:
-        """Factor x `SCALE_ONE` of a wait where nobody is taken in order."""
-        ...
-
     def interrupt_ps(self, visit: Visit) -> int:
         """Time of the interrupt that *visit* raises now, 0 if one of its thread and target runs."""
         ...
@@ -123,9 +119,6 @@ class Station:
 
     def depart(self, visit: Visit, start_ps: int, service_ps: int, work_ps: int) -> None:
         """Account a visit and schedule its end, *service_ps* after *start_ps*, not before now."""
-        if visit.op.code == Op.VISIT_UNORDERED:
-            waits = start_ps - visit.arrive_ps
-            start_ps = visit.arrive_ps + waits * self.world.wait_factor(visit) // SCALE_ONE
         self.account.visits += 1
         self.account.wait_ps += start_ps - visit.arrive_ps
         self.account.service_ps += service_ps
@@ -134,7 +127,7 @@ class Station:
         self.world.note(visit, self, start_ps, end)
         assert visit.callbacks is not None
         visit.callbacks.append(lambda _: self.left())
-        end += visit.op.d if visit.op.code in (Op.VISIT, Op.VISIT_UNORDERED) else 0
+        end += visit.op.d if visit.op.code == Op.VISIT else 0
         if visit.chain:
             station, visit.op = visit.chain.pop(0)
             visit.arrive_ps = end
