@@ -65,8 +65,8 @@ def _create(beside: Path, path: Path) -> None:
         os.close(descriptor)
 
 
-def locked(file: IO[bytes]) -> bool:
-    """Lock *file* until it is closed; False if another process has. Without locks it is true."""
+def locked(file: IO[bytes]) -> bool | None:
+    """Lock *file* until it is closed; False if another process has, None where none can."""
     try:
         import fcntl
 
@@ -74,7 +74,7 @@ def locked(file: IO[bytes]) -> bool:
     except BlockingIOError:
         return False
     except (ImportError, OSError):  # Windows, or a file system without locks
-        return True
+        return None
     return True
 
 

@@ -293,7 +293,8 @@ def _sweep(place: Path) -> None:
             if stat.S_ISDIR(found.st_mode) and own:
                 with (folder / LOCK).open("r+b") as file:  # an app that is just starting has none
                     is_left = locked(file)
-                if os.name == "nt":
-                    (folder / LOCK).unlink()  # which Windows refuses while the app is there
+                if os.name == "nt":  # no locks, but it refuses this while the app is there
+                    (folder / LOCK).unlink()
+                    is_left = True
                 if is_left:
                     shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,7 @@
 """The process: its address, and work that takes too long, too much, or that nobody wants."""
 
+import errno
+import fcntl
 import os
 import re
 import signal
@@ -131,7 +133,6 @@ def test_a_process_whose_app_was_killed_in_the_middle_of_a_line_ends():
         assert work.wait(120) == 0
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a killed process leaves no lock on POSIX alone")
 def test_what_a_killed_app_left_is_swept_by_the_next(tmp_path, monkeypatch):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", CODE, "ui", "--no-browser"]
@@ -150,6 +151,20 @@ def test_what_a_killed_app_left_is_swept_by_the_next(tmp_path, monkeypatch):
     assert not left.exists()
     assert other.path.is_dir()
     other.remove()
+
+
+def test_where_nothing_can_be_locked_nothing_is_swept(tmp_path, monkeypatch):
+    """Whether its app lives is not known there."""
+
+    def refused(*_):
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(jobs.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", refused)
+    first, second = Scratch(), Scratch()
+    assert first.path.is_dir()
+    second.remove()
+    first.remove()
 
 
 def test_the_first_line_is_an_address_that_answers():

@@ -131,7 +131,7 @@ class Store:
             )
         self._file: IO[bytes] = open(self.partial, "a+b", buffering=0)  # noqa: SIM115
         try:
-            if not locked(self._file):
+            if locked(self._file) is False:
                 raise InputError(f"{self.partial}: another sweep is writing it now")
             self._read()
             if not self._file.tell():
