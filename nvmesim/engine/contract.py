@@ -209,7 +209,8 @@ def chained(net: Network, apart: Collection[int] = ()) -> npt.NDArray[np.bool_]:
     """bool[n_ops]: whether an operation's visit takes that of the next operation along.
 
     A station whose every visit follows a visit to one single server, by the same delay, gets its
-    tokens in the order in which that server serves them; a delay keeps no state. *apart* are
+    tokens in the order in which that server serves them, if it takes them in order itself; a delay
+    keeps no state. *apart* are
     stations that behave in a way of their own.
     """
     places = _places(net)
@@ -262,7 +263,7 @@ def _may_follow(net: Network, places: list[Collection[int]], apart: Collection[i
     codes = net.ops[:, O_CODE].tolist()
     return [
         pc not in starts
-        and codes[pc] in PLAIN
+        and (codes[pc] in PLAIN or codes[pc] == Op.VISIT_UNORDERED)
         and codes[pc - 1] in PLAIN
         and (
             (queues.issuperset(places[pc - 1]) and delays.issuperset(here))

@@ -21,11 +21,11 @@ from nvmesim.model.request_kinds import Access
 from nvmesim.model.rounds import RoundService, batches
 from nvmesim.network.builder import Builder, DiePrograms, Row, Station, const, ints, op
 from nvmesim.network.distributions import arm_factors, gamma_table, paged_table, uniform_table
-from nvmesim.network.network import MAX_CHILDREN, Kind, Op, StationKind
+from nvmesim.network.network import MAX_CHILDREN, SCALE_ONE, Kind, Op, StationKind
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
-SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM = 0, 1, 2, 3
+SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM, SLOT_COMMAND, SLOT_DATA, SLOT_UP = range(7)
 SECTOR, UNIT = 512, 4096
 PAGE_PS = 700e6
 """Time of one program of flash, of all planes. Source: three bits a cell take 0.4 to 1.1 ms (data
@@ -75,6 +75,7 @@ class DriveModel:
             ))  # fmt: skip
             return
         self._command = self._named("commands", "drive", resource="commands")
+        self._order = b.dist(gamma_table(SCALE_ONE, p.wait_cv.value))
         self._takes_turns = mixed and p.takes_turns
         self._drain = self._programs_at = self._queue = -1
         self._n_programs = 0
@@ -244,13 +245,17 @@ class DriveModel:
         return [op(Op.ACQUIRE, self._tags, 1), *rows, op(Op.RELEASE, self._tags, 1)]
 
     def _command_row(self, write: bool, delay_ps: int, extra_ps: int = 0) -> Row:
-        return const(self._command, round(self._command_ps(write)) + extra_ps, delay_ps)
+        took = round(self._command_ps(write)) + extra_ps
+        if write and self._syncs:  # their threads come all at once; what was measured is in order
+            return const(self._command, took, delay_ps)
+        return self._unordered(self._command, took, SLOT_COMMAND, delay_ps)
+
+    def _unordered(self, station: int, took: int, slot: int, delay_ps: int = 0) -> Row:
+        return op(Op.VISIT_UNORDERED, station, self._order, took, delay_ps, slot=slot)
 
     def _command_ps(self, write: bool) -> float:
-        rate = self.profile.commands.value
-        if write and self.profile.write.commands is not None:
-            rate = self.profile.write.commands.value
-        return PS_PER_S / rate
+        p = self.profile
+        return PS_PER_S / ((p.write.commands if write else None) or p.commands).value
 
     def _turn_ps(self, write: bool, n: int) -> int:
         """Time beyond its own that a command of *n* units holds the controller in a mix.
@@ -293,6 +298,8 @@ class DriveModel:
         if not self._drive.link.full_duplex:
             up += command_time_ps(self._drive.link, "read", n_bytes, "down")
         data = round(command_ps + n_bytes * PS_PER_S / self.profile.read_bandwidth.value)
+        if n_bytes <= AS_ONE:
+            return [const(self._read_data, data), self._unordered(self._up, up, SLOT_UP)]
         return self._streaming([const(self._read_data, data), const(self._up, up)], n_bytes)
 
     def _streaming(self, way: list[Row], n_bytes: int) -> list[Row]:
@@ -455,8 +462,9 @@ class DriveModel:
         if p.volatile and not p.through and p.flush_serial is None:
             slots = self._b.stations[self._buffer].servers
             rows += [op(Op.ACQUIRE, self._buffer, slots), op(Op.RELEASE, self._buffer, slots)]
-        ends = [const(self._ack, round(time) - self._host_ps)]
-        return [*rows, *(self._written_out() if self._flushes >= 0 else ends)]
+        if self._flushes >= 0:
+            return [*rows, *self._written_out()]
+        return [*rows, const(self._ack, round(time) - self._host_ps)]
 
     def _written_out(self) -> list[Row]:
         """What one flush, or one write that must reach the media, takes of a volatile drive."""

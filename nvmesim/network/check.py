@@ -265,13 +265,14 @@ def _check_columns(net: Network) -> None:
         return np.isin(code, codes)
 
     drawn = of(Op.VISIT, Op.VISIT_CPU, Op.VISIT_BANK, Op.VISIT_LANE)
-    single, visits = of(Op.VISIT, Op.VISIT_SERIES), of(*VISITS)
+    single, visits = of(Op.VISIT, Op.VISIT_SERIES, Op.VISIT_UNORDERED), of(*VISITS)
     banks, slots = of(Op.VISIT_BANK, Op.VISIT_LANE, Op.DESTAGE), of(Op.ACQUIRE, Op.RELEASE)
     turns, threads = of(Op.JOIN, Op.CLOSE, Op.LEAVE), of(Op.ACQUIRE_THREAD)
     forks, splits, destages = of(Op.FORK), of(Op.SPLIT), of(Op.DESTAGE)
     for rows, column, low, high, what in (
         (drawn, b, -1, len(net.dist), "distribution of a visit"),
         (of(Op.VISIT_SERIES), b, 0, len(net.series_block), "series of a visit"),
+        (of(Op.VISIT_UNORDERED), b, 0, len(net.dist), "waits of a visit"),
         (visits, c, 0, _TIME, "service of a visit"),
         (visits, e, 0, many, "service of a visit per child"),
         (single, a, 0, n, "station of a visit"), (single, d, 0, _TIME, "delay behind a visit"),
@@ -291,6 +292,8 @@ def _check_columns(net: Network) -> None:
     # who is inside is counted to the end of the delay: it would slow the others down
     slowed = (d[single] > 0) & (net.station_scale[a[single]] >= 0)
     _require(not slowed.any(), "delay behind a scale")
+    gathered = kind[a[of(Op.VISIT_UNORDERED)]] == Kind.ROUNDS
+    _require(not gathered.any(), "a round takes in order")
     no_program = (kind != Kind.DIE) | (net.die_dist < 0)
     for rows, bad, what in (
         (banks, np.isin(kind, GATES), "a gate is not a bank"),

@@ -46,8 +46,9 @@ def test_the_parameters_are_found(sweep):
     assert found == pytest.approx(known, rel=0.01)
     assert p.read.die.value == pytest.approx(truth.read.die.value, rel=0.05)
     assert p.read.die_cv.value == pytest.approx(truth.read.die_cv.value, abs=0.05)
+    assert p.wait_cv.value == pytest.approx(truth.wait_cv.value, rel=0.1)
     assert fit.free_parameters == (
-        "read base", "read die", "read cv", "read commands", "dies",
+        "read base", "read die", "read cv", "read commands", "wait_cv", "dies",
         "write base", "write cv", "write rate",
     )  # fmt: skip
 

@@ -38,6 +38,10 @@ def visit(station: int, ps: int = 0, dist: int = -1, after: int = 0, per_child: 
     return op(Op.VISIT, station, dist, ps, after, per_child)
 
 
+def unordered(station: int, ps: int, dist: int, after: int = 0) -> Row:
+    return op(Op.VISIT_UNORDERED, station, dist, ps, after)
+
+
 def bank(first: int, n: int, ps: int = 0, dist: int = -1) -> Row:
     return op(Op.VISIT_BANK, first, dist, ps, n)
 

@@ -79,6 +79,7 @@ class RandomNetwork:
         self.plain = [net.fifo(roll(1, 3)), net.delay(), self.rounds(), self.rounds()]
         self.plain += [net.limit(roll(0, 12)) for _ in range(2)]
         self.plain += [net.sleeper(roll(0, 6), roll(0, 4))]
+        self.unordered = [net.fifo(), net.fifo(roll(1, 3)), *self.plain[-2:]]
         self.turns = [net.turn() for _ in range(roll(1, 2))]
         self.cpus = [self.fifo(), net.delay(), self.rounds()]
 
@@ -134,6 +135,9 @@ class RandomNetwork:
         """A visit, or a few within a gate."""
         roll = self.roll
         kind = roll(0, 10)
+        if kind == 10 and self.chance(50):
+            factor = self.b.uniform(0, roll(0, 2) * SCALE_ONE)
+            return [b.unordered(self.some(self.unordered), roll(0, 5), factor, roll(0, 3))]
         if kind == 10:
             return self.turn()
         if kind <= 2:

@@ -10,7 +10,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import NetworkError
 from nvmesim.network.check import check
-from nvmesim.network.network import HORIZON_PS, Kind, Network
+from nvmesim.network.network import HORIZON_PS, IN_ORDER, SCALE_ONE, Kind, Network
 from tests.engines import builder as b
 
 Engines = type[CompiledEngine] | type[ReferenceEngine]
@@ -180,6 +180,26 @@ def test_only_who_finds_it_asleep_wakes_it(
     assert found == expected
     # a wake-up is service, and no work: one that is kept busy has none
     assert acc[Acc.WORK] == len(at) * EACH
+    assert acc[Acc.WAIT] + acc[Acc.SERVICE] == sum(found) - sum(at)
+
+
+@both_engines
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [
+        (SCALE_ONE, [90, 100, 110, 120, 130]),
+        (SCALE_ONE // 2, [90, 95, 100, 105, 130]),
+        (0, [90, 90, 90, 90, 130]),
+    ],
+)
+def test_waits_without_order_scatter(engine: Engines, factor: int, expected: list[int]) -> None:
+    """Beyond the first eight services; the last finds it at work until 120, whoever left before."""
+    at = [0] * (IN_ORDER + 4) + [95]
+    net = b.NetworkBuilder()
+    rows = [b.unordered(net.fifo(), EACH, net.uniform(factor, factor))]
+    found, acc = ends(engine, replayed(net, at, rows), len(at))
+    assert sorted(found) == [*range(10, 90, 10), *expected]
+    assert acc[Acc.SERVICE] == acc[Acc.WORK] == EACH * len(at)
     assert acc[Acc.WAIT] + acc[Acc.SERVICE] == sum(found) - sum(at)
 
 

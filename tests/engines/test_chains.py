@@ -11,7 +11,7 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.engine.contract import chained
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.engine.reference.stations import Fifo
-from nvmesim.network.network import Network
+from nvmesim.network.network import SCALE_ONE, Network
 from tests.engines import builder as b
 from tests.engines.test_equality import assert_equal
 
@@ -32,6 +32,7 @@ def tandem(seed: int) -> Network:
     net = b.NetworkBuilder()
     shared = net.fifo(servers=chance.choice([1, 2]))
     dists = [-1, net.uniform(1, 4), net.exponential(5)]
+    factor = net.uniform(0, 2 * SCALE_ONE)
     for _ in range(2):
         first, width = net.fifo(), chance.choice([1, 3])
         banks = net.fifos([chance.choice([1, 2])] * width)
@@ -48,6 +49,8 @@ def tandem(seed: int) -> Network:
                 b.visit(third, ticks(4), chance.choice(dists)),
                 b.visit(delay, ticks(6), chance.choice(dists)),
             ]
+            if chance.random() < 0.3:  # the third in no order: its waits change, what follows waits
+                rows[4] = b.unordered(third, ticks(4), factor)
             if chance.random() < 0.1:
                 rows.pop(chance.randrange(len(rows)))
             net.closed(net.program(*rows), ticks(4), think_ps=chance.choice([0, 0, 5]))
@@ -107,6 +110,10 @@ def test_what_is_chained() -> None:
     other = net.program(b.visit(0, 1, after=3), b.visit(2, 4))  # the same source
     net.closed(other, 1)
     assert chains(net) == [first, queue, other]
+    waits = net.uniform(0, 2 * SCALE_ONE)
+    follows = net.program(b.visit(0, 1, after=3), b.unordered(2, 4, waits), b.visit(4, 9))
+    net.closed(follows, 1)  # whoever is taken in no order is taken along, and takes nobody
+    assert chains(net) == [first, queue, other, follows]
     net, (_, queue) = drive(servers=2)  # several servers keep no order
     assert chains(net) == [queue]
 

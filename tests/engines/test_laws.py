@@ -12,7 +12,7 @@ from nvmesim.engine.contract import Acc
 from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.engine.reference.tokens import Step
 from nvmesim.errors import DeadlockError
-from nvmesim.network.network import GATES, HORIZON_PS, Kind, Network, Op
+from nvmesim.network.network import GATES, HORIZON_PS, VISITS, Kind, Network, Op
 from tests.engines.strategies import random_network
 from tests.engines.test_equality import UNTIL_PS
 
@@ -67,7 +67,8 @@ def test_stations(seed: int) -> None:
         stays = [(x.arrive_ps, x.depart_ps) for x in steps]
         assert area(stays) == acc[s, Acc.WAIT] + acc[s, Acc.SERVICE] - programs
         assert len(steps) == acc[s, Acc.VISITS]
-        if net.station_kind[s] == Kind.FIFO:
+        in_order = s not in net.ops[net.ops[:, 0] == Op.VISIT_UNORDERED, 1]
+        if net.station_kind[s] == Kind.FIFO and in_order:
             services = [(x.start_ps, x.depart_ps) for x in steps]
             assert area(services) == acc[s, Acc.SERVICE]
             assert peak(services) <= net.station_servers[s]
@@ -157,18 +158,20 @@ def scaled(net: Network, factor: int) -> Network:
     """*net* with all times a multiple of 2**28 (so nothing is rounded) times *factor*."""
     unit = factor << 28
     ops = net.ops.copy()
-    visits = np.isin(ops[:, 0], (Op.VISIT, Op.VISIT_BANK, Op.VISIT_LANE, Op.VISIT_CPU, 5))
+    visits, unordered = np.isin(ops[:, 0], VISITS), ops[:, 0] == Op.VISIT_UNORDERED
     ops[visits, 3] = (ops[visits, 3] + 1) * unit
     ops[visits, 5] *= unit
-    ops[ops[:, 0] == Op.VISIT, 4] *= unit
+    ops[(ops[:, 0] == Op.VISIT) | unordered, 4] *= unit
     setups = ops[:, 0] == Op.ACQUIRE_THREAD
     ops[np.ix_(setups, [1, 2])] *= unit
     ops[setups, 3] = np.where(ops[setups, 3] > 0, 1 + (ops[setups, 3] - 1) * unit, 0)
     ops[setups, 4] = 0  # a wake-up that grows with the sleep is rounded
+    dist, factors = (net.dist + 1) * unit, ops[unordered, 2]
+    dist[factors] = net.dist[factors]  # of waits, no times
     return replace(
         net,
         ops=ops,
-        dist=(net.dist + 1) * unit,
+        dist=dist,
         series=net.series * unit,
         die_suspend_ps=np.where(net.die_suspend_ps > 0, net.die_suspend_ps * unit, -1),
         round_base_ps=net.round_base_ps * unit,
@@ -200,7 +203,8 @@ def test_times_scale(seed: int) -> None:
     net = random_network(seed)
     one = completions(scaled(net, 1), 400 << 28)
     seven = completions(scaled(net, 7), 7 * 400 << 28)
-    atol = 100 if is_rounded(net) else 0  # up to 6 ps more for each limit or burst passed before
+    # up to 6 ps more for each limit or burst passed before; twice that where a wait is scattered
+    atol = 200 if is_rounded(net) else 0
     np.testing.assert_allclose(seven[:, 4:], 7 * one[:, 4:], rtol=0, atol=atol)
     np.testing.assert_array_equal(seven[:, :4], one[:, :4])
 
@@ -215,9 +219,7 @@ def test_stopping_changes_nothing(seed: int) -> None:
 
 
 def test_seeds_and_replications_differ() -> None:
-    # not number 4: there a group that is not measured takes a thread's turn at the front for ever,
-    # in both engines, and the measured ones never end
-    net = random_network(5)
+    net = random_network(8)  # in some networks, of few ticks, two seeds end alike
     runs = [
         CompiledEngine(net, seed=seed, replication=replication).advance(500, HORIZON_PS).end_ps
         for seed, replication in ((1, 0), (1, 1), (2, 0), (-7, 0))

@@ -209,10 +209,17 @@ def _parameters(
     if kind == "batch":
         lone = 0.8e12 * min(p.outstanding / p.iops for p in points)
     found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
+    is_read = points[0].read_fraction == 1
+    if not is_read and kind != "batch" and host.link.kind == "pcie":
+        usual, is_known = laws.unloaded_latency_s(points, read=False)
+        depths = {p.outstanding / p.targets for p in points}
+        if not is_known and len(depths) == 1 and all(p.random for p in points):
+            # rows of one depth do not tell a latency from a wait
+            usual_ps, sd = 1e12 * usual, laws.LONE_DOUBT[False]
+            found = [Parameter("latency", usual_ps, usual_ps / 20, 4 * lone, prior_sd=sd)]
     if len({p.block_size for p in points}) > 1:
         beyond = OPEN * moved
         if host.link.kind == "pcie":
-            is_read = points[0].read_fraction == 1
             of_link = max(1.05 * moved, OF_LINK[is_read] * host.link.raw_bytes_per_s)
             beyond = of_link if is_read else min(beyond, of_link)
         is_told = math.isfinite(line.bandwidth)

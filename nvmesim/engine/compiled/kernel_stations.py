@@ -102,7 +102,7 @@ def serve(net, run, tokens, k, s, t):
             row,
             s,
         )
-    elif row >= 0:
+    elif row >= 0 and code != state.VISIT_UNORDERED:
         work += quantile(
             net.dist, uint64(row), mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE] + 1)
         )
@@ -166,12 +166,20 @@ def serve(net, run, tokens, k, s, t):
         tokens[u, state.ARRIVED] = t
         enqueue(station, tokens, v, k)
         return np.int64(-1)
+    after = np.int64(0)
+    if code == state.VISIT_UNORDERED:
+        bits = mix(tokens[u, state.KEY], net.ops[pc, network.O_PURPOSE] + 1)
+        first = t + network.IN_ORDER * service
+        if start > first:
+            start = first + scaled(start - first, quantile(net.dist, uint64(row), bits))
+        after = net.ops[pc, network.O_DELAY]
+    elif code == state.VISIT:
+        after = net.ops[pc, network.O_DELAY]
     run.acc[v, state.A_VISITS] += 1
     run.acc[v, state.A_WAIT] += start - t
     run.acc[v, state.A_SERVICE] += service
     run.acc[v, state.A_WORK] += work
     tokens[u, state.PC] = np.int64(pc) + 1
-    after = net.ops[pc, network.O_DELAY] if code == state.VISIT else np.int64(0)
     return start + service + after
 
 

@@ -417,13 +417,17 @@ class ReferenceEngine:
         work = op.c
         if op.code == Op.VISIT_SERIES:
             work += self._sample(op.b, station)
-        elif op.b >= 0:
+        elif op.b >= 0 and op.code != Op.VISIT_UNORDERED:
             work += self._draw(op.b, token.key, op.purpose + 1)
         if op.code == Op.VISIT_CPU:
             work += token.setup_ps
             token.setup_ps = 0
             return max(1, work + op.e * max(0, token.request.n_children - 1))
         return max(1, work + op.e * token.request.n_children)
+
+    def wait_factor(self, visit: Visit) -> int:
+        """Factor x `SCALE_ONE` of a wait where nobody is taken in order."""
+        return self._draw(visit.op.b, visit.token.key, visit.op.purpose + 1)
 
     def _sample(self, series: int, station: Station) -> int:
         """Next sample of a station's block bootstrap of *series*."""

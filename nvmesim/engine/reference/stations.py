@@ -19,7 +19,7 @@ import simpy
 from nvmesim.engine.contract import TOUCH_ORDER, wake_up_ps
 from nvmesim.engine.reference.tokens import Account, Instant, Token, Visit
 from nvmesim.network.builder import Row
-from nvmesim.network.network import SCALE_ONE, Network, Op
+from nvmesim.network.network import IN_ORDER, SCALE_ONE, Network, Op
 
 
 class World(Protocol):
@@ -44,6 +44,10 @@ class World(Protocol):
 
     def round_ps(self, station: Station, number: int) -> int:
         """Time of a station's *number*-th round, without its members'."""
+        ...
+
+    def wait_factor(self, visit: Visit) -> int:
+        """Factor x `SCALE_ONE` of a wait where nobody is taken in order."""
         ...
 
     def interrupt_ps(self, visit: Visit) -> int:
@@ -119,6 +123,11 @@ class Station:
 
     def depart(self, visit: Visit, start_ps: int, service_ps: int, work_ps: int) -> None:
         """Account a visit and schedule its end, *service_ps* after *start_ps*, not before now."""
+        if visit.op.code == Op.VISIT_UNORDERED:
+            first = visit.arrive_ps + IN_ORDER * service_ps
+            if start_ps > first:
+                waits = (start_ps - first) * self.world.wait_factor(visit)
+                start_ps = first + waits // SCALE_ONE
         self.account.visits += 1
         self.account.wait_ps += start_ps - visit.arrive_ps
         self.account.service_ps += service_ps
@@ -127,7 +136,7 @@ class Station:
         self.world.note(visit, self, start_ps, end)
         assert visit.callbacks is not None
         visit.callbacks.append(lambda _: self.left())
-        end += visit.op.d if visit.op.code == Op.VISIT else 0
+        end += visit.op.d if visit.op.code in (Op.VISIT, Op.VISIT_UNORDERED) else 0
         if visit.chain:
             station, visit.op = visit.chain.pop(0)
             visit.arrive_ps = end
