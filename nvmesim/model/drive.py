@@ -25,7 +25,7 @@ from nvmesim.network.network import MAX_CHILDREN, SCALE_ONE, Kind, Op, StationKi
 from nvmesim.scenario.resolved import Drive
 from nvmesim.units import PS_PER_S
 
-SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM, SLOT_COMMAND, SLOT_DATA, SLOT_UP = range(7)
+SLOT_DIE, SLOT_RMW_DIE, SLOT_ACK, SLOT_PROGRAM, SLOT_COMMAND, SLOT_UP = range(6)
 SECTOR, UNIT = 512, 4096
 PAGE_PS = 700e6
 """Time of one program of flash, of all planes. Source: three bits a cell take 0.4 to 1.1 ms (data

@@ -213,8 +213,7 @@ class _Few:
         if self.ceiling != "dies":
             die = min(die, max(0.95 * (inner - rest), 0.05 * inner))
         base = max(inner - die - rest, 1e-3 * inner)
-        found = {"base": self.held + base, "die": die, "cv": cv, "dies": float(dies)}
-        found |= {name: at[name] for name in ("wait_cv",) if name in at}
+        found = {**at, "base": self.held + base, "die": die, "cv": cv, "dies": float(dies)}
         found["commands"] = 1e12 / command
         if self.ceiling == "path":
             found |= {"channels": float(few), "channel": channel}
@@ -350,9 +349,9 @@ def with_reads(template: DriveProfile, values: Mapping[str, float]) -> DriveProf
     most = min(values["commands"], dies / values["die"] * 1e12)
     shortest = min(CHANNEL_PS, CHANNEL_SHARE * (values["base"] + values["die"]))
     channel = values.get("channel", min(shortest, channels / most * 1e12 / 2))
-    waits = {name: values[name] for name in ("wait_cv",) if name in values}
-    return with_numbers(template, waits | {
+    return with_numbers(template, {
         "dies": dies, "channels": channels, "commands": values["commands"],
+        "wait_cv": values.get("wait_cv", template.wait_cv.value),
         "read.base": values["base"], "read.die": values["die"], "read.die_cv": values["cv"],
         "read.channel": channel,
     })  # fmt: skip

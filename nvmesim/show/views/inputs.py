@@ -39,6 +39,7 @@ _SAID: Final[Mapping[str, str]] = {
     # keys whose documentation says more than what the number is
     r"remote": "cycles of a request to a drive on the other socket, as a factor",
     r"read\.die_cv": "spread of the time a die is busy for one unit",
+    r"wait_cv": "spread of waits where the drive is full",
     r"rounds\.cv": "spread of the time that each request in a batch adds",
     r"rounds\.pauses\.every": "mean busy time between two pauses",
     r"complete": "cycles per completion",
