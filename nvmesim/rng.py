@@ -78,5 +78,4 @@ def table_levels() -> npt.NDArray[np.float64]:
     tail = 1 - (1 - grid) / CELLS
     # the quantile of an unbounded distribution at 1 is infinite: stop half a cell before it
     top = 1 - 0.5 / CELLS**2
-    levels: npt.NDArray[np.float64] = np.minimum(np.concatenate([grid, tail]), top)
-    return levels
+    return np.asarray(np.minimum(np.concatenate([grid, tail]), top))

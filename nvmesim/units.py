@@ -88,9 +88,7 @@ def parse_size(text: str) -> int:
     >>> parse_size("512 KiB"), parse_size("1.6 TB"), parse_size("0")
     (524288, 1600000000000, 0)
     """
-    if text.strip() == "0":
-        return 0
-    return _scaled(text, SIZE_BYTES, "a size", "512 KiB")
+    return 0 if text.strip() == "0" else _scaled(text, SIZE_BYTES, "a size", "512 KiB")
 
 
 def parse_bandwidth(text: str) -> int:

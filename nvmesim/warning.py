@@ -45,8 +45,7 @@ def coded(texts: Iterable[str]) -> tuple[Warning, ...]:
     >>> [w.code for w in coded(["short run", Warning("drift", "it drifts"), "short run"])]
     ['other', 'drift']
     """
-    unique = dict.fromkeys(texts)
-    return tuple(t if isinstance(t, Warning) else Warning(OTHER, t) for t in unique)
+    return tuple(t if isinstance(t, Warning) else Warning(OTHER, t) for t in dict.fromkeys(texts))
 
 
 def has(warnings: Iterable[str], *codes: str) -> bool:

@@ -21,7 +21,7 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.errors import FitError
 from nvmesim.model.lower import lower
 from nvmesim.model.request_kinds import request_kinds
-from nvmesim.network.network import HORIZON_PS, Network
+from nvmesim.network.network import HORIZON_PS
 from nvmesim.scenario.resolved import Target, WorkloadGroup
 from nvmesim.units import PS_PER_S
 
@@ -115,8 +115,7 @@ class Arrivals:
         soon = np.quantile(self.latency_s, MOST_LATENCY) * PS_PER_S
         begun = self.at_ps[list(self.begins)]
         run = np.searchsorted(self.begins, np.arange(len(self)), side="right") - 1
-        after: Bools = (self.depth == 1) | (self.at_ps - begun[run] >= soon)
-        return after
+        return np.asarray((self.depth == 1) | (self.at_ps - begun[run] >= soon))
 
     def halves(self) -> tuple[Arrivals, Arrivals]:
         """First and second half, by number of requests."""
@@ -234,7 +233,16 @@ class Replayer:
             tags = profile.tags.model_copy(update={"value": float(self._most)})
             profile = profile.model_copy(update={"tags": tags})
         at, kind, counted = self._arriving(profile)
-        network = self._network(profile, at, kind)
+        network = lower(behind_host(profile, self.host, [self._group()])).network
+        period = self._idle + 2 * int(at[-1])
+        network = replace(
+            network,
+            group_open=np.full_like(network.group_open, 2),
+            group_gap_dist=np.full_like(network.group_gap_dist, -1),
+            arrival_ps=np.concatenate([at + k * period for k in range(self.runs)]),
+            arrival_flow=np.tile(kind + int(network.group_flow[0]), self.runs),
+            user_arrival_ptr=np.array([0, self.runs * len(at)], np.int64),
+        )
         seed = self.seed if seed is None else seed
         engine = CompiledEngine(network, seed=seed, record=True)
         left, rows = len(network.arrival_ps), []
@@ -268,16 +276,3 @@ class Replayer:
             align=int(np.gcd.reduce(np.append(self.sizes, 4096))),
             read=0.5, threads=1, rate=1.0,
         )  # fmt: skip
-
-    def _network(self, profile: DriveProfile, at: Ints, kind: Ints) -> Network:
-        """Network of one drive whose one user submits requests of *kind* at *at*, in each run."""
-        network = lower(behind_host(profile, self.host, [self._group()])).network
-        period = self._idle + 2 * int(at[-1])
-        return replace(
-            network,
-            group_open=np.full_like(network.group_open, 2),
-            group_gap_dist=np.full_like(network.group_gap_dist, -1),
-            arrival_ps=np.concatenate([at + k * period for k in range(self.runs)]),
-            arrival_flow=np.tile(kind + int(network.group_flow[0]), self.runs),
-            user_arrival_ptr=np.array([0, self.runs * len(at)], np.int64),
-        )

@@ -211,8 +211,7 @@ def _quantiles(counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -
     within = (ranks - (cumulative[at] - counts[at])) / counts[at]
     middle = np.asarray(bin_middle(), float)
     width = np.gradient(middle)
-    out: Floats = (middle[at] + (within - 0.5) * width[at]) / PS_PER_S
-    return out
+    return np.asarray((middle[at] + (within - 0.5) * width[at]) / PS_PER_S)
 
 
 def _scenario(profile: DriveProfile, host: BenchHost, point: Point) -> ResolvedScenario:
@@ -253,10 +252,9 @@ def _volume(point: Point, profile: DriveProfile, scale: float) -> Volume:
     layout, copies = geometry(level, point.targets, None)
     size = int(chunk or DEFAULT_CHUNK)
     engine = with_level(get("raid-engine", "linux-md"), level).with_cycles(scale)
-    member = round(profile.capacity.value) // size * size
     return Volume(
         0, "array", level, tuple(range(point.targets)), layout, copies, size, engine,
-        member_bytes=member,
+        member_bytes=round(profile.capacity.value) // size * size,
     )  # fmt: skip
 
 

@@ -106,13 +106,6 @@ def read_datasheet(path: Path) -> Sheet:
         places[key], texts[key] = place, text
         if key in RANGES:
             figures[key] = _value(path, place, key, text)
-    return _checked(path, figures, texts, places)
-
-
-def _checked(
-    path: Path, figures: dict[str, float], texts: dict[str, str], places: dict[str, str]
-) -> Sheet:
-    """The sheet, if it has what none can do without, and does not contradict itself."""
     if not any(key in figures for key in FIGURES):
         raise CaptureError(f"{path}: has no figure of performance; write {_example('random_read')}")
     if "capacity" not in figures:

@@ -189,7 +189,9 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
     if not points:
         reasons = [f"{names[0]}: {why}" for why, names in unused.items()]
         raise FitError(f"nothing to fit: {reasons[0] if reasons else 'no capture holds results'}")
-    points, dropped = _without_repeats(sorted(points, key=_order))
+    # reads, mixes, writes; small before large, shallow before deep
+    points.sort(key=lambda p: (-_mix(p), not p.random, p.block_size, p.outstanding, p.jobs))
+    points, dropped = _without_repeats(points)
     said = [f"not used, {why}: {named(names)}" for why, names in unused.items()]
     bounded = [p.name for p in points if p.is_bounded]
     if bounded:
@@ -288,6 +290,7 @@ def _point(m: Measurement) -> Point | str:
     per_job = use.per_job_pct if use and not polled else None
     if use and not polled and per_job is None and use.scope == "jobs":
         per_job = use.total_pct / jobs
+    lat, clat = (None if table is None else table.mean_s for table in (result.lat, result.clat))
     return Point(
         label=m.label, read_fraction=fraction if mixed else round(fraction),
         random=c.access != "sequential", block_size=c.block_size, jobs=jobs,
@@ -298,7 +301,8 @@ def _point(m: Measurement) -> Point | str:
         raid=c.raid or "", polled=polled, device_times=c.device_times,
         iops=iops, mean_s=mean,
         percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
-        slat_s=_submission(result), bins=_bins(shape), total_bins=_bins(whole),
+        slat_s=None if lat is None or clat is None else max(0.0, lat - clat),
+        bins=_bins(shape), total_bins=_bins(whole),
         body_s=_table_percentiles(shape, BODY), total_body_s=_table_percentiles(whole, BODY),
         per_job_pct=per_job,
         targets=c.targets or 1, own_targets=c.targets_per_job == 1 and (c.targets or 1) > 1,
@@ -361,12 +365,6 @@ def bounded_depth(iops: float, *, read: bool) -> int:
     """
     least = max(iops * LONE_S[read], 1.0)
     return int(min(DEEPEST, max(64, 2 ** math.ceil(math.log2(3 * least)))))
-
-
-def _submission(result: OpResult) -> float | None:
-    """Mean total latency less mean clat, s, where both are known."""
-    lat, clat = (None if table is None else table.mean_s for table in (result.lat, result.clat))
-    return None if lat is None or clat is None else max(0.0, lat - clat)
 
 
 def _mean(results: Iterable[OpResult]) -> float | None:
@@ -432,11 +430,6 @@ def _of_repeats(group: list[Point]) -> Point:
     alike = sorted((p for p in group if p.count == longest), key=lambda p: p.iops)
     noise = float(np.std(np.log([p.iops for p in group]), ddof=1)) if len(group) > 1 else 0.0
     return replace(alike[len(alike) // 2], noise=noise)
-
-
-def _order(p: Point) -> tuple[float, bool, int, int, int]:
-    """Reads, mixes, writes; small before large, shallow before deep."""
-    return (-_mix(p), not p.random, p.block_size, p.outstanding, p.jobs)
 
 
 def _mix(point: Point) -> int:

@@ -82,9 +82,7 @@ class Conditions:
     @property
     def outstanding(self) -> int | None:
         """Requests in flight in all: jobs x iodepth, if both are known."""
-        if self.jobs is None or self.iodepth is None:
-            return None
-        return self.jobs * self.iodepth
+        return None if self.jobs is None or self.iodepth is None else self.jobs * self.iodepth
 
 
 @dataclass(frozen=True)
@@ -268,8 +266,7 @@ def fio_bin_index(value: np.ndarray, bits: int = FIO_BITS) -> np.ndarray:
     """
     # frexp is exact below 2**53 ns, a hundred days.
     octave = np.maximum(np.frexp(value.astype(np.float64))[1] - 1 - bits, 0).astype(np.int64)
-    index: np.ndarray = (octave << bits) + (value >> octave)
-    return index
+    return np.asarray((octave << bits) + (value >> octave))
 
 
 def percentiles_of_bins(

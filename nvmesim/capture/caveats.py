@@ -112,7 +112,10 @@ def plausible(source: Source, capture: Capture) -> Capture:
     problems: list[str] = []
     for measurement in capture.measurements:
         checked = _without_bad_latencies(measurement)
-        problem = _too_many_in_flight(checked)
+        asked, found, problem = checked.conditions.outstanding, in_flight(checked), ""
+        if asked is not None and found is not None and found > (1 + LITTLE) * asked:
+            made = f"IOPS times mean latency make {found:.4g} requests in flight"
+            problem = f"{made}, jobs times depth are {asked}"
         if problem and capture.format != CLAIMS:
             problems.append(f"{measurement.label}: {problem}")
             continue
@@ -205,15 +208,6 @@ def in_flight(measurement: Measurement) -> float | None:
             return None
         total += known[0] * result.iops
     return total if results else None
-
-
-def _too_many_in_flight(measurement: Measurement) -> str:
-    asked, found = measurement.conditions.outstanding, in_flight(measurement)
-    if asked is None or found is None or found <= (1 + LITTLE) * asked:
-        return ""
-    return (
-        f"IOPS times mean latency make {found:.4g} requests in flight, jobs times depth are {asked}"
-    )
 
 
 def _sizes_checked(measurement: Measurement) -> tuple[Measurement, list[Warning]]:

@@ -41,9 +41,7 @@ class Fields:
     def number(self, key: str, *, most: float = MAX_COUNT) -> float | None:
         """Return the number at *key*, None if there is none; CaptureError if it cannot be true."""
         value = self.table.get(key)
-        if value is None:
-            return None
-        return checked(self.source, self.at(key), value, most=most)
+        return None if value is None else checked(self.source, self.at(key), value, most=most)
 
     def count(self, key: str) -> int | None:
         """Return the whole number at *key*, exactly; None if there is none."""
@@ -312,5 +310,4 @@ class Report:
         found = list(self.measurements(source, text, warnings))
         if text.rpartition("\n")[2]:
             warnings.append("its last line has no end: check that nothing is missing")
-        version = self.version(source.head.text)
-        return results(source, self.format, found, warnings, version=version)
+        return results(source, self.format, found, warnings, version=self.version(source.head.text))

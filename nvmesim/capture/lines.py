@@ -188,8 +188,6 @@ def table_batches(
 
 
 class _Reader:
-    """Frames of lines to columns of integers."""
-
     def __init__(self, shape: Shape, names: ColumnNames) -> None:
         self._shape, self._names = shape, names
         self.overflow = 0
@@ -228,27 +226,23 @@ class _Reader:
         if kind & OPTIONAL:
             blank = (words == "").fill_null(value=False).to_numpy()
             return np.where(blank, UNKNOWN_TIME, self._numbers(words, kind & ~OPTIONAL))
-        if kind in _WORDS:
-            return self._codes(words, kind)
+        if kind in _WORDS:  # there are few different ones
+            distinct = words.drop_nulls().unique(maintain_order=True)
+            codes = [self._code(word, kind) for word in distinct]
+            meant = words.replace_strict(distinct, codes, default=-1, return_dtype=pl.Int64)
+            return meant.to_numpy()
         if kind == INTEGER:
             number = words.cast(pl.Int64, strict=False)
         else:
             decimal = words.str.replace(self._shape.point, ".", literal=True)
             number = decimal.cast(_DECIMAL, strict=False).to_physical().cast(pl.Int64, strict=False)
             number = number.set(number > MOST_SECONDS, -1)
-        found: np.ndarray = number.fill_null(-1).clip(-1).to_numpy()
-        return found
-
-    def _codes(self, words: pl.Series, kind: int) -> np.ndarray:
-        """Meaning of each word, -1: none; there are few different ones."""
-        distinct = words.drop_nulls().unique(maintain_order=True)
-        codes = [self._code(word, kind) for word in distinct]
-        found = words.replace_strict(distinct, codes, default=-1, return_dtype=pl.Int64)
-        return found.to_numpy()
+        return np.asarray(number.fill_null(-1).clip(-1).to_numpy())
 
     def _code(self, word: str, kind: int) -> int:
-        if kind in (NAME, TWO_NAMES):
-            return self._names.number(word) if _is_name(word) else -1
+        if kind in (NAME, TWO_NAMES):  # a name, or two, as it stands: not blank, not quoted
+            is_name = all(part and part == part.strip() for part in word.split(","))
+            return self._names.number(word) if is_name and '"' not in word else -1
         if not (word.isascii() and word.isalpha()):
             return -1
         return ord(word[0].upper()) if kind == LETTER else operation_of(word)
@@ -266,9 +260,3 @@ def operation_of(word: str) -> int:
     return {"R": READ, "W": WRITE, "": FLUSH, "N": FLUSH if word[0] == "F" else OTHER}.get(
         letter, OTHER
     )
-
-
-def _is_name(word: str) -> bool:
-    """True if *word* is a name as it stands, or two: not blank, not quoted."""
-    parts = word.split(",")
-    return '"' not in word and all(part and part == part.strip() for part in parts)

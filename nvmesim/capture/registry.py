@@ -109,10 +109,9 @@ class InstalledReader(Reader):
 @cache
 def installed_readers() -> tuple[Reader, ...]:
     """Return the readers of installed packages, in the order of their names."""
-    entries = sorted(metadata.entry_points(group=ENTRY_POINT), key=lambda entry: entry.name)
     return tuple(
         InstalledReader(e.name, e.value, e.dist.name if e.dist else "an unnamed package")
-        for e in entries
+        for e in sorted(metadata.entry_points(group=ENTRY_POINT), key=lambda entry: entry.name)
     )
 
 
@@ -201,8 +200,7 @@ def read_capture(path: PathText) -> Capture:
         One line: the file, what was found, what would do.
     """
     source = unwrapped(Source(Path(path)))
-    reader = find_reader(source)
-    return guarded_read(reader, source)
+    return guarded_read(find_reader(source), source)
 
 
 def read_captures(
@@ -311,7 +309,6 @@ def _expand(named: list[PathText], refused: list[str] | None) -> dict[Path, bool
 
 
 def _absence(path: Path) -> str:
-    """Why nothing is at *path*."""
     if glob.has_magic(str(path)):
         return f"{path}: no file matches; check the pattern"
     if path.is_symlink():

@@ -207,8 +207,6 @@ def _encoding(raw: bytes) -> str:
 
 
 class _Watched(io.FileIO):
-    """A file that tells how far it has been read."""
-
     def __init__(self, source: Source) -> None:
         super().__init__(source.path, "r")
         self._source, self._done = source, 0
@@ -233,12 +231,14 @@ class _Expanded(io.RawIOBase):
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         try:
             data = self._inner.read(len(buffer))
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise self._broken(error) from None
         except Exception as error:
-            if type(error).__name__ != "ZstdError":
+            known = (OSError, EOFError, zlib.error, lzma.LZMAError)
+            if not isinstance(error, known) and type(error).__name__ != "ZstdError":
                 raise
-            raise self._broken(error) from None
+            kind, why = self._source.compression, shown(error)
+            raise self._source.error(
+                f"its {kind} data is cut off or damaged ({why})", "copy the file again"
+            ) from None
         self._left -= len(data)
         if self._left < 0:
             raise self._source.error(
@@ -247,12 +247,6 @@ class _Expanded(io.RawIOBase):
             )
         buffer[: len(data)] = data
         return len(data)
-
-    def _broken(self, error: Exception) -> CaptureError:
-        kind = self._source.compression
-        return self._source.error(
-            f"its {kind} data is cut off or damaged ({shown(error)})", "copy the file again"
-        )
 
     def close(self) -> None:
         self._inner.close()

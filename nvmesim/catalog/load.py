@@ -230,7 +230,15 @@ def from_table(
         raise CatalogError(f"is a {stated} profile; a {kind} profile is needed here")
     known = cast(Kind, stated)
     if known == "stack" and "cycles_per_io" in values:
-        values = _split_cycles(values)
+        rest = {key: value for key, value in values.items() if key != "cycles_per_io"}
+        both = {"submit", "complete"} & rest.keys()
+        if both:
+            raise CatalogError(f"cycles_per_io and {both.pop()} say the same thing; write one")
+        cycles = values["cycles_per_io"]
+        if isinstance(cycles, bool) or not isinstance(cycles, int | float) or not cycles >= 0:
+            raise CatalogError(f"cycles_per_io is {cycles!r}; a number of cycles, at least 0")
+        half = {"value": cycles / 2, "basis": "assumed", "source": "cycles_per_io, halved"}
+        values = {**rest, "submit": half, "complete": half}
     extends = values.pop("extends", None)
     if extends is not None and not isinstance(extends, str | Mapping):
         raise CatalogError(f"extends is {extends!r}; name a catalog entry or a file")
@@ -261,7 +269,14 @@ def with_state(profile: DriveProfile, state: Literal["fresh", "steady"]) -> Driv
         return profile
     if profile.fresh:
         return _with_values(profile, profile.fresh, state="fresh", fresh=None)
-    return _of_fresh_flash(profile)
+    # Small writes are limited by nothing but the bandwidth of large ones. Source: random writes of
+    # drives that were written once at most do 0.81 to 1.18 of the bytes/s of sequential ones
+    # (`calibration/held-out`, G02-1, S01-1, S18-1, U01, U10; five of six sources).
+    moved = profile.dies.value * profile.write.unit.value / profile.write_bandwidth.value
+    program = Quantity(value=moved * 1e12, basis="assumed", source="the bytes/s of large writes")
+    write = profile.write.model_copy(update={"program": program, "commands": None})
+    update = {"write": write, "state": "fresh", "alternatives": ()}  # they explain what lasts
+    return profile.model_copy(update=update)
 
 
 def has_fresh(profile: DriveProfile) -> bool:
@@ -273,19 +288,6 @@ def has_fresh(profile: DriveProfile) -> bool:
     is_sheet = profile.captured is None or profile.captured.datasheet
     is_flash = profile.interface == "nvme" and profile.rounds is None and profile.latencies is None
     return bool(profile.fresh) or (is_sheet and is_flash and profile.write.collection is None)
-
-
-def _of_fresh_flash(profile: DriveProfile) -> DriveProfile:
-    """*profile* whose small writes are limited by nothing but the bandwidth of its large ones.
-
-    Source: random writes of drives that were written once at most do 0.81 to 1.18 of the bytes/s of
-    sequential ones (`calibration/held-out`, G02-1, S01-1, S18-1, U01, U10; five of six sources).
-    """
-    moved = profile.dies.value * profile.write.unit.value / profile.write_bandwidth.value
-    program = Quantity(value=moved * 1e12, basis="assumed", source="the bytes/s of large writes")
-    write = profile.write.model_copy(update={"program": program, "commands": None})
-    update = {"write": write, "state": "fresh", "alternatives": ()}  # they explain what lasts
-    return profile.model_copy(update=update)
 
 
 def with_alternative(profile: Calibrated, alternative: Alternative) -> Calibrated:
@@ -465,16 +467,3 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
-
-
-def _split_cycles(values: dict[str, Any]) -> dict[str, Any]:
-    """``cycles_per_io`` is half submission, half completion (assumed)."""
-    rest = {key: value for key, value in values.items() if key != "cycles_per_io"}
-    both = {"submit", "complete"} & rest.keys()
-    if both:
-        raise CatalogError(f"cycles_per_io and {both.pop()} say the same thing; write one")
-    cycles = values["cycles_per_io"]
-    if isinstance(cycles, bool) or not isinstance(cycles, int | float) or not cycles >= 0:
-        raise CatalogError(f"cycles_per_io is {cycles!r}; a number of cycles, at least 0")
-    half = {"value": cycles / 2, "basis": "assumed", "source": "cycles_per_io, halved"}
-    return {**rest, "submit": half, "complete": half}

@@ -110,7 +110,6 @@ def _wanted(problem: ErrorDetails, model: type[BaseModel], loc: tuple[int | str,
 
 
 def _bounds_of(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the bounds that the field at *loc* states."""
     holder = _model_at(model, loc[:-1])
     field = holder.model_fields.get(str(loc[-1])) if holder is not None and loc else None
     found = [] if field is None else field.metadata

@@ -39,7 +39,15 @@ _LONG_KEY: Final = re.compile(
 def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
     """Return the tables of *path*; *error* in one line if there is no such file or it is broken."""
     try:
-        return tomllib.loads(_toml_text(path))
+        # UTF-8, or the UTF-16 that PowerShell writes with ">".
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ValueError("it is a device or a pipe; write a file")
+        with path.open("rb") as file:
+            data = file.read(MAX_TOML_BYTES + 1)
+        if len(data) > MAX_TOML_BYTES:
+            raise ValueError(f"it is larger than {MAX_TOML_BYTES >> 20} MiB")
+        is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return tomllib.loads(checked_toml(data.decode("utf-16" if is_wide else "utf-8-sig")))
     except FileNotFoundError:
         raise error(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -50,18 +58,6 @@ def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
         raise error(f"{path}: is nested too deeply; write it as plain tables") from None
     except ValueError as reason:  # no TOML, no text, or a number of thousands of digits
         raise error(f"{path}: not TOML: {' '.join(str(reason).split())}") from None
-
-
-def _toml_text(path: Path) -> str:
-    """The text of a small file, UTF-8 or the UTF-16 that PowerShell's ``>`` writes."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError("it is a device or a pipe; write a file")
-    with path.open("rb") as file:
-        data = file.read(MAX_TOML_BYTES + 1)
-    if len(data) > MAX_TOML_BYTES:
-        raise ValueError(f"it is larger than {MAX_TOML_BYTES >> 20} MiB")
-    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return checked_toml(data.decode("utf-16" if is_wide else "utf-8-sig"))
 
 
 def checked_toml(text: str) -> str:
@@ -299,12 +295,9 @@ def _table(table: Mapping[str, Any], path: str, text: Mapping[str, str]) -> Iter
 def _is_section(value: Any) -> bool:
     """True if *value* is a section: sizes with fractions, or a number, fit in a line."""
     if not isinstance(value, Mapping):
-        return isinstance(value, list | tuple) and bool(value) and all(map(_is_table, value))
+        is_list = isinstance(value, list | tuple) and bool(value)
+        return is_list and all(isinstance(inner, Mapping) for inner in value)
     if not value or "value" in value:
         return False
     plain = all(isinstance(v, int | float) for v in value.values())
     return not plain or any(toml_key(k) == k for k in value)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping)

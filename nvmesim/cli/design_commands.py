@@ -268,6 +268,5 @@ def diagnose(
     loaded, found = scenario_of(scenario, sets), read_captures(captures)
     with progress_bar() as progress:
         answer = explain(loaded, found, progress=progress, **options)
-    code = 0 if answer.is_healthy else 1
     return Answer(lambda: diagnosis_blocks(answer), answer.to_json,
-                  lambda: diagnosis_page(answer), code=code)  # fmt: skip
+                  lambda: diagnosis_page(answer), code=0 if answer.is_healthy else 1)  # fmt: skip

@@ -253,7 +253,6 @@ def _own_drives(platform: str) -> bool:
 
 
 def _count(answers: Mapping[str, str]) -> int:
-    """How many drives there are."""
     platform = answers.get("platform", NO_PLATFORM)
     if "count" not in answers and _own_drives(platform):
         return sum(int(group["count"]) for group in _platform(platform).drives)
@@ -261,7 +260,6 @@ def _count(answers: Mapping[str, str]) -> int:
 
 
 def _engine(raid: str, system: str) -> str:
-    """Who does the RAID by default."""
     if raid in POOL_LEVELS:
         return "openzfs"
     spaces = {"raid5": "parity", "raid6": "parity"}.get(raid, "mirror")

@@ -244,7 +244,6 @@ def _leaves(key: str, table: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
 
 
 def _numbers(profile: Frozen) -> list[tuple[str, ...]]:
-    """Each number with its interval, basis and source."""
     from nvmesim.catalog.load import quantities
     from nvmesim.catalog.toml import quantity_at, show_value
 

@@ -113,10 +113,11 @@ def _write(scores: Sequence[Score], *, whole: bool) -> None:
     for one in scores:
         write_text(one.published.folder / "report.md", report(one))
     if whole:
-        from nvmesim.study.validate.score import write_misses
+        from nvmesim.predict.uncertainty.model_error import TABLES, write_learned
+        from nvmesim.study.validate.score import misses
 
         folder = scores[0].published.folder.parent
         ours = Path(nvmesim.__file__).resolve().parents[1] / "calibration" / "published"
         if folder.resolve() == ours:  # the model's error is learned from the project's own sets
-            click.echo(f"nvmesim: wrote {write_misses(scores)}", err=True)
+            click.echo(f"nvmesim: wrote {write_learned(TABLES[0], misses(scores))}", err=True)
         save(folder / "SCOREBOARD.md", scoreboard(scores))

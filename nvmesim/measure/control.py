@@ -175,16 +175,13 @@ class Controller:
                 break
             done = now
             share = (done - start) / max(1, requests - start)
-            self._report(max(share, self._now / until_ps))
+            if self._progress is not None:
+                self._progress("simulating", min(1.0, max(share, self._now / until_ps)))
             if len(self._kept) % CHECK_EVERY == 0 and self._is_unstable():
                 return False
             if time.perf_counter() - self._started > self._goal.wall_s:
                 return False
         return not self._ended
-
-    def _report(self, share: float) -> None:
-        if self._progress is not None:
-            self._progress("simulating", min(1.0, share))
 
     def _is_unstable(self) -> bool:
         if self._load.is_open and not self._load.replayed:

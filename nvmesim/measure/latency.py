@@ -104,8 +104,7 @@ class Samples:
 
     def half_share(self, p: float) -> float:
         """95 % half-width of the share below the quantile *p*."""
-        sizes = self.groups.sum(axis=1)
-        residuals = self.below(self.quantile(p)) - p * sizes
+        residuals = self.below(self.quantile(p)) - p * self.groups.sum(axis=1)
         return half_width(residuals - residuals.mean()) / self.size
 
     def interval(self, p: float) -> tuple[float, float]:
@@ -131,8 +130,7 @@ class Samples:
         for n in SECTIONS:
             if len(self.groups) < n:
                 return None
-            edges = group_edges(len(self.groups), n)
-            parts = np.add.reduceat(self.groups, edges[:-1], axis=0)
+            parts = np.add.reduceat(self.groups, group_edges(len(self.groups), n)[:-1], axis=0)
             if parts.sum(axis=1).min() * (1 - p) < MIN_BEYOND_SECTION:
                 return None
             middle = self.quantile(p)
@@ -205,8 +203,7 @@ def tail_grows(window: Window) -> bool:
     data = samples(window, None)
     if data is None or len(data.groups) < 8:
         return False
-    edges = group_edges(len(data.groups), 4)
-    quarters = np.add.reduceat(data.groups, edges[:-1], axis=0)
+    quarters = np.add.reduceat(data.groups, group_edges(len(data.groups), 4)[:-1], axis=0)
     beyond = quarters.sum(axis=1) - replace(data, groups=quarters).below(data.quantile(0.99))
     early, late = float(beyond[:2].sum()), float(beyond[2:].sum())
     return late > GROWN * max(early, 1.0) and float(beyond[3]) >= float(beyond.max())
@@ -282,8 +279,7 @@ def paired_difference(a: Samples, b: Samples, p: float) -> Interval:
     """Quantile of *b* minus that of *a*, ps, with the interval of paired groups (Bahadur 1966)."""
     n = min(len(a.groups), len(b.groups))
     residuals = _influence(b, p)[:n] - _influence(a, p)[:n]
-    value = b.quantile(p) - a.quantile(p)
-    return Interval.around(value, half_width(residuals - residuals.mean()))
+    return Interval.around(b.quantile(p) - a.quantile(p), half_width(residuals - residuals.mean()))
 
 
 def _influence(data: Samples, p: float) -> Floats:
@@ -291,8 +287,7 @@ def _influence(data: Samples, p: float) -> Floats:
     step = min(p, 1 - p) / 4
     spread = max(data.quantile(p + step) - data.quantile(p - step), 1.0)
     density = 2 * step * data.size / spread
-    sizes = data.groups.sum(axis=1)
-    return np.asarray((p * sizes - data.below(data.quantile(p))) / density)
+    return np.asarray((p * data.groups.sum(axis=1) - data.below(data.quantile(p))) / density)
 
 
 SYNC_PERCENTILES: Final = (50.0, 99.0, 99.9)

@@ -15,7 +15,7 @@ from nvmesim.array_types import Floats
 from nvmesim.measure.control import Measured
 from nvmesim.measure.figures import Interval, Relief
 from nvmesim.measure.latency import enough, paired_difference, samples
-from nvmesim.measure.steady import N_GROUPS, Col, Window, column, grouped, half_width, mser
+from nvmesim.measure.steady import N_GROUPS, Col, column, grouped, half_width, mser
 from nvmesim.units import PS_PER_S, format_iops
 
 MIN_PAIRED: Final = 16
@@ -50,7 +50,6 @@ class Comparison:
     p99_a_s: float | None = None
 
     def __str__(self) -> str:
-        """Return the difference in one sentence."""
         low, high = 100 * self.gain.low, 100 * self.gain.high
         times = "any number of" if math.isinf(self.saved) else f"{self.saved:.2g} times the"
         return (
@@ -113,8 +112,7 @@ def relief(text: str, base: Interval, head: Floats, changed: Floats) -> Relief:
     change = _steady_gain(head, changed)
     iops = base.value * (1 + change.value)
     half = float(np.hypot(base.half * (1 + change.value), base.value * change.half))
-    around = Interval.around(iops, half, 0.0)
-    return Relief(text, around, change.value, change.low, change.high)
+    return Relief(text, Interval.around(iops, half, 0.0), change.value, change.low, change.high)
 
 
 def compared(
@@ -132,8 +130,16 @@ def compared(
     if first and second and enough(min(first.size, second.size), 99):
         moved = paired_difference(first, second, 0.99)
         p99 = Interval(*(v / PS_PER_S for v in (moved.value, moved.low, moved.high)))
+    means = [w.mean_latency_s(None).value for w in (a.window, b.window)]
+    parts = []
+    n = min(N_GROUPS, len(a.window.records), len(b.window.records))
+    for window, mean in zip((a.window, b.window), means, strict=True):
+        count = column(window.records, Col.READS, None)
+        sums = column(window.records, Col.READ_LAT, None) / PS_PER_S
+        parts.append(grouped((sums - mean * count) / max(1.0, float(count.sum())), n))
     return Comparison(
-        *names, iops_a, iops_b, difference, change, _mean_difference(a.window, b.window), p99,
+        *names, iops_a, iops_b, difference, change,
+        Interval.around(means[1] - means[0], half_width(parts[1] - parts[0])), p99,
         min(a.window.requests, b.window.requests), warnings, _saved(iops_a, iops_b, change),
     )  # fmt: skip
 
@@ -147,14 +153,3 @@ def _saved(a: Interval, b: Interval, change: Interval) -> float:
     if change.half <= 0:
         return math.inf if apart > 0 else 1.0
     return (apart / change.half) ** 2
-
-
-def _mean_difference(a: Window, b: Window) -> Interval:
-    means = [w.mean_latency_s(None).value for w in (a, b)]
-    parts = []
-    n = min(N_GROUPS, len(a.records), len(b.records))
-    for window, mean in zip((a, b), means, strict=True):
-        count = column(window.records, Col.READS, None)
-        sums = column(window.records, Col.READ_LAT, None) / PS_PER_S
-        parts.append(grouped((sums - mean * count) / max(1.0, float(count.sum())), n))
-    return Interval.around(means[1] - means[0], half_width(parts[1] - parts[0]))

@@ -67,11 +67,12 @@ class RequestWriter:
         self._flush()
         # Background work (a rebuild, a cache that destages) is nobody's request.
         asked = [(i, f) for i, f in enumerate(self._lowered.flows) if f.group >= 0]
+        workload = self._lowered.scenario.workload
         flows = pl.LazyFrame(
             {
                 "flow": np.array([i for i, _ in asked], np.int64),
                 "workload": [f.group for _, f in asked],
-                "target": [self._target(f.group, f.target) for _, f in asked],
+                "target": [workload[f.group].targets[f.target].name for _, f in asked],
                 "op": ["write" if f.write else "read" for _, f in asked],
                 "bytes": [f.n_bytes for _, f in asked],
             }
@@ -99,6 +100,3 @@ class RequestWriter:
             yield
         except pl.exceptions.ComputeError as error:
             raise OSError(errno.EIO, f"cannot be written: {error}", str(self._path)) from None
-
-    def _target(self, group: int, target: int) -> str:
-        return self._lowered.scenario.workload[group].targets[target].name

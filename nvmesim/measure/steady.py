@@ -14,7 +14,7 @@ ratio estimators: Law and Kelton, Simulation Modeling and Analysis, chapter 9.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cache, cached_property, reduce
@@ -77,18 +77,12 @@ class Snapshot:
     outstanding: int = 0  # at the end; not a sum
 
     def __add__(self, other: Snapshot) -> Snapshot:
-        """Both together."""
         added = ("n_records", "duration_ps", *SUMMED)
         return Snapshot(
             **{name: getattr(self, name) + getattr(other, name) for name in added},
             latency_max_ps=np.maximum(self.latency_max_ps, other.latency_max_ps),
             outstanding=other.outstanding,
         )
-
-
-def summed(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """Return all *snapshots* together, of which there is at least one."""
-    return reduce(add, snapshots)
 
 
 @dataclass(frozen=True)
@@ -150,7 +144,7 @@ class Window:
     @cached_property
     def total(self) -> Snapshot:
         """All snapshots together."""
-        return summed(self.snapshots)
+        return reduce(add, self.snapshots)
 
     def groups(self, most: int = N_GROUPS) -> list[tuple[Snapshot, ...]]:
         """Snapshots in at most *most* runs of neighbours, of nearly equal length."""
@@ -168,8 +162,7 @@ class Window:
 
     def mean_latency_s(self, operation: int | None, *, clat: bool = False) -> Interval:
         """Mean latency in s."""
-        kind = Col.READ_CLAT if clat else Col.READ_LAT
-        sums = column(self.records, kind, operation) / PS_PER_S
+        sums = column(self.records, Col.READ_CLAT if clat else Col.READ_LAT, operation) / PS_PER_S
         return ratio_interval(sums, column(self.records, Col.READS, operation))
 
 
@@ -343,9 +336,7 @@ def per_second(records: Floats, counts: Floats) -> Interval:
 
 def relative_half(interval: Interval) -> float:
     """Half the width of *interval* relative to its value; infinite for a value of 0."""
-    if interval.value <= 0:
-        return math.inf
-    return interval.half / interval.value
+    return math.inf if interval.value <= 0 else interval.half / interval.value
 
 
 NEWTON_STEPS: Final = 60  # of Newton's method; it stops when nothing changes any more

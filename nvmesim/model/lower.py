@@ -103,7 +103,13 @@ class _Lowering:
         self.drives = self._drives()
         self.commands = Commands(self.b, scenario, self.drives, self.paths, self.plans)
         self.targets: dict[tuple[str, int], AnyTarget] = {}
-        self._shared = self._shared_targets()
+        # Targets (kind, index, part) that threads of several sockets use.
+        used: dict[tuple[str, int, int], set[int]] = {}
+        for group in self.scenario.workload:
+            on = {socket for socket, _ in self._spread(group)}
+            for t in group.targets:
+                used.setdefault((t.kind, t.index, t.part), set()).update(on)
+        self._shared = {key for key, sockets in used.items() if len(sockets) > 1}
         self._traces: dict[tuple[Path, float], Replay] = {}
         self._arrivals: dict[int, Replayed] = {}
         self._started: list[tuple[_Part, int]] = []
@@ -125,8 +131,17 @@ class _Lowering:
         if n_threads:  # else a rebuild alone
             first = min(self.host.thread_gate)
             self.b.report("threads", "thread", first, n_threads, resource="threads")
+        n = len(self.scenario.workload)
+        arrays: dict[str, Any] = {
+            **station_arrays(self.b),
+            **plan_arrays(self.plans),
+            **arrival_arrays([user.group for user in self.load.users], self._arrivals),
+            **self.load.arrays(n if n > 1 else 0),
+            **self.host.arrays(),
+        }
+        network = Network(**arrays, n_members=len(self.scenario.drives))
         return Lowered(
-            scenario=self.scenario, network=self._network(), stations=tuple(self.b.infos),
+            scenario=self.scenario, network=network, stations=tuple(self.b.infos),
             flows=tuple(self.flows), children=tuple(self.commands.infos),
             warnings=tuple(self.warnings), assumptions=self.scenario.assumptions,
             rebuilds=tuple(self.rebuilds),
@@ -197,15 +212,6 @@ class _Lowering:
         if sockets[socket].has_memory:
             return socket
         return next(s.index for s in sockets if s.has_memory)
-
-    def _shared_targets(self) -> set[tuple[str, int, int]]:
-        """Targets (kind, index, part) that threads of several sockets use."""
-        used: dict[tuple[str, int, int], set[int]] = {}
-        for group in self.scenario.workload:
-            on = {socket for socket, _ in self._spread(group)}
-            for t in group.targets:
-                used.setdefault((t.kind, t.index, t.part), set()).update(on)
-        return {key for key, sockets in used.items() if len(sockets) > 1}
 
     def _target(self, target: Target) -> AnyTarget:
         key = (target.kind, target.index)
@@ -378,8 +384,12 @@ class _Lowering:
         )  # fmt: skip
         engine, per_child = (0.0, 0.0) if volume is None else volume.host_cycles()
         in_turn = isinstance(model, RecordTarget)
+        # Mean host cycles that adapters (VMD) add per command of the target drives.
+        adapters = self.scenario.adapters
+        behind = [self.scenario.drives[d].adapter for d in model.members]
+        of_adapters = sum(adapters[a].cycles_per_command for a in behind if a is not None)
         submit = self.host.submit_rows(
-            cycles, engine + of_engine + self._adapter_cycles(model), per_child, kind.socket,
+            cycles, engine + of_engine + of_adapters / len(behind), per_child, kind.socket,
             closed=not (group.is_open or in_turn),
             locks=[] if volume is None else volume.lock_rows(kind),
         )  # fmt: skip
@@ -445,12 +455,6 @@ class _Lowering:
             shared=shared,
         )
 
-    def _adapter_cycles(self, model: AnyTarget) -> float:
-        """Mean host cycles that adapters (VMD) add per command of the target's drives."""
-        adapters = self.scenario.adapters
-        behind = [self.scenario.drives[d].adapter for d in model.members]
-        return sum(adapters[a].cycles_per_command for a in behind if a is not None) / len(behind)
-
     def _add_users(self, part: _Part, number: int) -> None:
         group, socket = part.group, part.socket
         n_targets, stack = len(group.targets), self.scenario.stack
@@ -471,16 +475,3 @@ class _Lowering:
                 where = j if spread else place
                 user = UserRow(number, thread, where, stream)
                 self.load.users += [user] * group.outstanding
-
-    # -- arrays ---------------------------------------------------------------------------------
-
-    def _network(self) -> Network:
-        n = len(self.scenario.workload)
-        arrays: dict[str, Any] = {
-            **station_arrays(self.b),
-            **plan_arrays(self.plans),
-            **arrival_arrays([user.group for user in self.load.users], self._arrivals),
-            **self.load.arrays(n if n > 1 else 0),
-            **self.host.arrays(),
-        }
-        return Network(**arrays, n_members=len(self.scenario.drives))

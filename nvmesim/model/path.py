@@ -161,8 +161,7 @@ class Paths:
         far = home is not None and home != socket
         if far and self._scenario.interconnect is not None and not write:
             n_bytes *= 2
-        name = f"socket{socket} memory"
-        memory = self._b.named(name, "link", socket=socket, resource="memory")
+        memory = self._b.named(f"socket{socket} memory", "link", socket=socket, resource="memory")
         if n_bytes > AS_ONE:
             self._b.let_save(memory, round(n_bytes * PS_PER_S / self._slowest_port))
         taken = round(n_bytes * PS_PER_S / self._scenario.sockets[socket].memory_bytes_per_s)

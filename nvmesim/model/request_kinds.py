@@ -136,8 +136,7 @@ def commit_rows(turn: int, flush: Sequence[Row], record: Row, journal: Sequence[
     *record*; who comes in the tick of the last commit only flushes.
     """
     lead = [*journal, op(Op.CLOSE, turn), *flush, record, op(Op.LEAVE, turn, len(flush))]
-    join = op(Op.JOIN, turn, len(lead) + len(flush), len(lead), TICK_PS)
-    return [join, *lead, *flush]
+    return [op(Op.JOIN, turn, len(lead) + len(flush), len(lead), TICK_PS), *lead, *flush]
 
 
 # -- arrivals of a trace ---------------------------------------------------------------------------

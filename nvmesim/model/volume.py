@@ -143,7 +143,12 @@ class VolumeTarget:
     def member_plan(self, kind: RequestKind, access: Access) -> Planned:
         """Work of the members for *kind*, whether the request waits for it or not."""
         asked = kind
-        share = self._misaligned(kind)
+        # Share of the requests whose commands start inside a physical sector of the members. md's
+        # raid5/6 sends whole 4 KiB blocks and pays by reading them; an engine that keeps rows of
+        # 512-byte sectors on 4K media leaves that to the drives.
+        sector = self._commands.sector(self.members)
+        own_rows = self._engine.merge == "none" and self.volume.logical_sector < sector
+        share = (0, 1) if self._has_parity and not own_rows else kind.misaligned(sector)
         if self._has_parity and share[0]:
             kind = replace(
                 kind, offset=kind.offset // BLOCK * BLOCK, align=math.lcm(kind.align, BLOCK)
@@ -184,18 +189,6 @@ class VolumeTarget:
         if kind.journal:
             found.add(int(np.diff(table.plan_phase_ptr).max()) - 2)
         return frozenset(found)
-
-    def _misaligned(self, kind: RequestKind) -> tuple[int, int]:
-        """Share of the requests whose commands start inside a physical sector of the members.
-
-        md's raid5/6 sends whole 4 KiB blocks and pays by reading them; an engine that keeps rows of
-        512-byte sectors on 4K media leaves that to the drives.
-        """
-        sector = self._commands.sector(self.members)
-        own_rows = self._engine.merge == "none" and self.volume.logical_sector < sector
-        if self._has_parity and not own_rows:
-            return 0, 1
-        return kind.misaligned(sector)
 
     # -- CPU time -------------------------------------------------------------------------------
 

@@ -139,7 +139,16 @@ def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) ->
     parts = volume_parts(volume, drives)
     whole = parts[0].geometry
     if kind.access == "sequential" and volume.zone_bytes:
-        parts = _zones(whole)
+        # Zone after zone, each a raid0 of its own.
+        parts = tuple(
+            Part(
+                replace(whole, members=len(z.members), member_size=None, rotational=()),
+                tuple(z.members),
+                (z.end - z.start) // whole.chunk,
+            )
+            for z in whole.address_map.zones
+            if len(z.members) > 1
+        )
     tables = [_table(part.geometry, kind, volume.first_dirty) for part in parts]
     is_whole = len(parts) == 1 and parts[0].members == tuple(range(whole.members))
     table = tables[0] if is_whole else _assembled(parts, tables, len(volume.members), kind)
@@ -165,19 +174,6 @@ def _table(geometry: RaidGeometry, kind: RequestKind, first_dirty: float) -> Pla
         span=kind.span,
         depth=kind.depth,
         first_dirty=first_dirty if kind.access == "random" else None,
-    )
-
-
-def _zones(geometry: RaidGeometry) -> tuple[Part, ...]:
-    """A stream over a raid0 of unequal members: zone after zone, each a raid0 of its own."""
-    return tuple(
-        Part(
-            replace(geometry, members=len(z.members), member_size=None, rotational=()),
-            tuple(z.members),
-            (z.end - z.start) // geometry.chunk,
-        )
-        for z in geometry.address_map.zones
-        if len(z.members) > 1
     )
 
 
@@ -227,8 +223,7 @@ def read_first(table: PlanTable) -> float:
     """
     reads = np.concatenate([[0], np.cumsum(~table.child_is_write)])
     first = table.phase_child_ptr[table.plan_phase_ptr]
-    found = reads[first[1:]] > reads[first[:-1]]
-    return float(found[table.order].mean())
+    return float((reads[first[1:]] > reads[first[:-1]])[table.order].mean())
 
 
 def without_last_phase(table: PlanTable) -> PlanTable:

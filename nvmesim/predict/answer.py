@@ -196,8 +196,7 @@ class RunAnswer:
         """Each workload group, moved as the total is, with the whole interval."""
         if not (self.stable and self.sliced and self.ready.scenario.workload):
             return ()
-        bend = self._bend()
-        found = group_stats(self.ready.lowered, self.measured.window, self.totals, bend)
+        found = group_stats(self.ready.lowered, self.measured.window, self.totals, self._bend())
         if len(found) == 1:  # its batches are the run's, not slices of it
             found = (replace(found[0], iops=self.measured.window.iops(None)),)
         if self.known is None:
@@ -304,8 +303,7 @@ class RunAnswer:
 
     def _simulated(self) -> dict[str, Span]:
         """Figure -> what simulation alone leaves of it."""
-        window = self.measured.window
-        found = {"iops": _span(window.iops())}
+        found = {"iops": _span(self.measured.window.iops())}
         own = self.latency
         if own is None or not self.stable:
             return found

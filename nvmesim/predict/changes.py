@@ -112,8 +112,7 @@ def multiplied(profile: Model, factors: Mapping[str, float]) -> Model:
         if part is not None and rest:
             update[name] = multiplied(part, {rest: factor})
         elif part is not None:
-            value = part.value * factor
-            update[name] = Quantity(value=value, basis="assumed", source="what-if")
+            update[name] = Quantity(value=part.value * factor, basis="assumed", source="what-if")
     return profile.model_copy(update=update)
 
 

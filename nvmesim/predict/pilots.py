@@ -162,9 +162,7 @@ def clean_share(writes_per_region_s: float) -> float:
     [1.0, 0.928, 0.477, 0.001, 0.0]
     """
     x = DAEMON_S * writes_per_region_s
-    if x < 1e-9:
-        return 1.0
-    return (math.exp(-x) - math.exp(-2 * x)) / x
+    return 1.0 if x < 1e-9 else (math.exp(-x) - math.exp(-2 * x)) / x
 
 
 def since_share(writes_per_region_s: float, seconds: float) -> float:

@@ -98,8 +98,7 @@ def measured(
         found = ready.measure(goal, record, progress)
         if record is not None:
             record.finish(found.window.warmup_ps)
-    spent = time.perf_counter() - started
-    return RunAnswer(ready, found, sliced=run.over_time, spent_s=spent)
+    return RunAnswer(ready, found, sliced=run.over_time, spent_s=time.perf_counter() - started)
 
 
 def concluded(answer: RunAnswer, run: RunOptions, progress: Progress | None = None) -> Result:

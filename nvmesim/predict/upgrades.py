@@ -130,8 +130,7 @@ def on_all_sockets(s: ResolvedScenario) -> Change | None:
     if len(s.sockets) < 2 or not held:
         return None
     how = f"leave out {', '.join(held)}"
-    keys = dict.fromkeys(held)
-    return Change("threads on all sockets", replace(s, workload=groups), keys, how)
+    return Change("threads on all sockets", replace(s, workload=groups), dict.fromkeys(held), how)
 
 
 def more_ghz(s: ResolvedScenario) -> Change | None:
@@ -311,8 +310,7 @@ def wider_uplinks(s: ResolvedScenario) -> Change | None:
         if better is not None:
             engine = volume.engine.model_copy(update={"uplink": str(better)})
             volumes[volume.index] = replace(volume, engine=engine)
-    text = "uplinks a PCIe generation up"
-    return changed(s, text, adapters=adapters, volumes=tuple(volumes))
+    return changed(s, "uplinks a PCIe generation up", adapters=adapters, volumes=tuple(volumes))
 
 
 def one_more_interconnect(s: ResolvedScenario) -> Change | None:

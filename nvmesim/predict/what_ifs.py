@@ -205,7 +205,6 @@ class WhatIfs:
 
     @property
     def _visits(self) -> float:
-        """Station visits of a request."""
         visits = float(self.totals.stations[:, Acc.VISITS].sum())
         return max(1.0, visits / max(1, self.totals.requests))
 

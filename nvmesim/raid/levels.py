@@ -105,7 +105,18 @@ class Level:
         if not name:
             return self.default_layout
         if self.copies == "layout":
-            return _copy_layout(self, name)
+            match = _COPY_LAYOUT.match(name.strip().lower())
+            if match is None:
+                known = nearest(name, ["near2", "far2", "offset2"])
+                raise GeometryError(
+                    f"layout is {name!r} for {self.name}; {known} (any number of copies)"
+                )
+            kind, copies = match.groups()
+            if int(copies) < 1:
+                raise GeometryError(
+                    f"layout is {name!r}; {self.name} keeps at least 1 copy, 'near2' keeps 2"
+                )
+            return f"{_COPY_NAMES.get(kind, kind)}{int(copies)}"
         text = name.strip().lower().replace("_", "-")
         for full, short in self.layouts.items():
             if text in (full, short):
@@ -113,21 +124,6 @@ class Level:
         if not self.layouts:
             raise GeometryError(f"layout is {name!r}; {self.name} has no layouts, leave it out")
         raise GeometryError(f"layout is {name!r} for {self.name}; {nearest(name, self.layouts)}")
-
-
-def _copy_layout(level: Level, layout: str) -> str:
-    match = _COPY_LAYOUT.match(layout.strip().lower())
-    if match is None:
-        known = nearest(layout, ["near2", "far2", "offset2"])
-        raise GeometryError(
-            f"layout is {layout!r} for {level.name}; {known} (any number of copies)"
-        )
-    kind, copies = match.groups()
-    if int(copies) < 1:
-        raise GeometryError(
-            f"layout is {layout!r}; {level.name} keeps at least 1 copy, 'near2' keeps 2"
-        )
-    return f"{_COPY_NAMES.get(kind, kind)}{int(copies)}"
 
 
 LEVELS: Final = {

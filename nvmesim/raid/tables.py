@@ -159,8 +159,7 @@ def _random_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
     chunks = period_bytes(geometry) // max(1, geometry.chunk)
     classes = chunks * min(-(-block_size // align), -(-geometry.chunk // align))
     if is_whole and shift and classes > MANY_CLASSES and stripe % align == 0:
-        table = _planned(geometry, pattern, stripe // align)
-        return turned(table, geometry.members, shift)
+        return turned(_planned(geometry, pattern, stripe // align), geometry.members, shift)
     return _planned(geometry, pattern, count if is_whole else available)
 
 

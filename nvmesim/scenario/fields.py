@@ -51,10 +51,6 @@ def _fraction(value: Any) -> Any:
     return parsed(units.parse_fraction, value) if isinstance(value, str) else value
 
 
-def _rate_text(per_s: float) -> str:
-    return f"{per_s!r}/s"
-
-
 def _link_text(value: str) -> str:
     links.parse_link(value)
     return value
@@ -69,7 +65,9 @@ Duration = Annotated[
 ]
 """Picoseconds; written "2 s"."""
 PerSecond = Annotated[
-    float, text_of(units.parse_rate, "a rate", "500k/s"), PlainSerializer(_rate_text)
+    float,
+    text_of(units.parse_rate, "a rate", "500k/s"),
+    PlainSerializer(lambda per_s: f"{per_s!r}/s", return_type=str),
 ]
 """Requests per second; written "500k/s"."""
 BytesPerSecond = Annotated[

@@ -123,7 +123,12 @@ def _changed(tables: Mapping[str, Any], changes: Iterable[tuple[str, Any, str]])
     """A copy of *tables* with values at their keys; another RAID level comes first."""
     changed = copy.deepcopy(dict(tables))
     for key, value, text in sorted(changes, key=lambda change: not change[0].endswith(".raid")):
-        _open_platform(changed, key)
+        # What ``server.platform`` stands for is written out, if *key* is a part of that.
+        first, _, rest = key.partition(".")
+        if first in ("drives", "adapters") or rest.startswith(("sockets", "interconnect")):
+            found = _with_platform(changed).get(first)
+            if found is not None:
+                changed[first] = copy.deepcopy(found)
         for one in expanded(changed, key):
             _put(changed, one.split("."), value, text)
     return changed
@@ -222,12 +227,3 @@ def _with_platform(tables: Mapping[str, Any]) -> dict[str, Any]:
         if parts:
             merged.setdefault(key, [dict(part) for part in parts])
     return merged
-
-
-def _open_platform(tables: dict[str, Any], key: str) -> None:
-    """Write out what ``server.platform`` stands for in *tables*, if *key* is a part of that."""
-    first, _, rest = key.partition(".")
-    if first in ("drives", "adapters") or rest.startswith(("sockets", "interconnect")):
-        found = _with_platform(tables).get(first)
-        if found is not None:
-            tables[first] = copy.deepcopy(found)

@@ -48,7 +48,14 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     )
     if "stack" not in scenario.server.model_fields_set:
         notes.assume(f"server.stack: {stack.name} taken")
-    notes.profile(stack, *_used_of_stack(scenario, stack))
+    used = [f"filesystems.{spec.filesystem}" for spec in scenario.workload]
+    used += [f"guests.{spec.guest}" for spec in scenario.workload]
+    used += ["per_child"] if scenario.volume else []
+    batched = stack.batch > 1 or any(spec.iodepth_batch for spec in scenario.workload)
+    used += ["per_batch"] if batched else []
+    used += ["sqpoll"] if any(spec.sqthread_poll for spec in scenario.workload) else []
+    used += ["remote"] if len(scenario.server.sockets) > 1 else []
+    notes.profile(stack, *used)
     sockets = resolve_sockets(scenario, notes)
     interconnect = resolve_interconnect(scenario, sockets, notes)
     roots = resolve_roots(scenario, sockets)
@@ -76,17 +83,6 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
         assumptions=tuple(notes.assumptions),
         ignored=tuple(notes.ignored),
     )
-
-
-def _used_of_stack(scenario: Scenario, stack: StackProfile) -> list[str]:
-    """Return the numbers of the stack that only some scenarios use."""
-    used = [f"filesystems.{spec.filesystem}" for spec in scenario.workload]
-    used += [f"guests.{spec.guest}" for spec in scenario.workload]
-    used += ["per_child"] if scenario.volume else []
-    batched = stack.batch > 1 or any(spec.iodepth_batch for spec in scenario.workload)
-    used += ["per_batch"] if batched else []
-    used += ["sqpoll"] if any(spec.sqthread_poll for spec in scenario.workload) else []
-    return used + (["remote"] if len(scenario.server.sockets) > 1 else [])
 
 
 def _run(spec: RunSpec) -> RunSettings:

@@ -160,7 +160,6 @@ class _Resolving:
     # -- engine ---------------------------------------------------------------------------------
 
     def _engine(self) -> tuple[RaidEngineProfile, RaidEngineProfile]:
-        """The engine at the volume's level and kernel, and as its profile is."""
         spec, key = self.spec, self.key
         is_stated = "engine" in spec.model_fields_set
         reference = spec.engine if is_stated or not self.level.records else "openzfs"

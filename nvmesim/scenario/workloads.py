@@ -92,7 +92,15 @@ def resolve_workload(
         key = f"workload.{index}"
         if isinstance(spec.socket, int) and spec.socket >= len(sockets):
             raise ScenarioError(f"{key}.socket is {spec.socket}; there are {len(sockets)} sockets")
-        _note_costs(spec, stack, notes, key)
+        if spec.filesystem != "raw" and spec.filesystem not in stack.filesystems:
+            notes.assume(f"stack {stack.name}: no cost known for {spec.filesystem}; 0 taken")
+        if spec.sqthread_poll and stack.sqpoll is None:
+            raise ScenarioError(
+                f"{key}.sqthread_poll: stack {stack.name} has no thread that polls for "
+                "submissions; io_uring has, as linux-io_uring"
+            )
+        if spec.guest != "none" and spec.guest not in stack.guests:
+            notes.assume(f"stack {stack.name}: no cost known for guest {spec.guest}; 0 taken")
         for load in _loads(f"group{index}", spec, scenario, key, notes):
             group = _group(spec, load, places, key, notes)
             if group.socket is not None and group.socket >= len(sockets):
@@ -145,19 +153,6 @@ def _check_journal(group: WorkloadGroup, volumes: Sequence[Volume], key: str) ->
                 f"raid1 and raid10 of the host; {volume.name} is {volume.level} by "
                 f"{volume.engine.name}: take fdatasync, which commits none"
             )
-
-
-def _note_costs(spec: WorkloadSpec, stack: StackProfile, notes: ResolveNotes, key: str) -> None:
-    """Say so when the stack has no cost for the file system or guest in use."""
-    if spec.filesystem != "raw" and spec.filesystem not in stack.filesystems:
-        notes.assume(f"stack {stack.name}: no cost known for {spec.filesystem}; 0 taken")
-    if spec.sqthread_poll and stack.sqpoll is None:
-        raise ScenarioError(
-            f"{key}.sqthread_poll: stack {stack.name} has no thread that polls for submissions; "
-            "io_uring has, as linux-io_uring"
-        )
-    if spec.guest != "none" and spec.guest not in stack.guests:
-        notes.assume(f"stack {stack.name}: no cost known for guest {spec.guest}; 0 taken")
 
 
 def _loads(

@@ -84,7 +84,6 @@ class Shown:
         return _html([self.table])
 
     def __repr__(self) -> str:
-        """Return the table as text."""
         return _text([self.table])
 
 

@@ -34,11 +34,6 @@ def policy(nonce: str) -> str:
     )
 
 
-def _micro(text: str) -> str:
-    """*text* with the sign of microseconds, which a terminal may not have."""
-    return _MICRO.sub(" µs", text)
-
-
 def html(blocks: Iterable[Block]) -> Markup:
     r"""Return *blocks* as HTML.
 
@@ -112,7 +107,7 @@ def _environment() -> Environment:
     def safe(value: Any) -> Any:
         """Take control characters out of each text that a template shows."""
         is_text = isinstance(value, str) and not isinstance(value, Markup)
-        return _micro(one_line(value)) if is_text else value
+        return _MICRO.sub(" µs", one_line(value)) if is_text else value
 
     made = Environment(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(template), finalize=safe

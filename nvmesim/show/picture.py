@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import mean, median
@@ -129,13 +129,19 @@ def picture(result: Result) -> str:
         y += places[-1].height + (CROSSING if scenario.interconnect else GAP)
     engines = {f"{v.name} engine": f"{v.name}: {v.level}, {v.engine.name}"
                for v in scenario.volumes}  # fmt: skip
+    # One direction of the fastest link is THICKEST; the two pipes of a port fit its row.
+    ports = [d.link.raw_bytes_per_s for d in scenario.drives]
+    adapters = [a.link.raw_bytes_per_s for a in scenario.adapters]
+    every = [link.raw_bytes_per_s for link in _links(scenario, None)]
+    scale = min(THICKEST / max(every, default=1.0), (row - 9) / 2 / max(ports, default=1.0),
+                20.0 / max(adapters, default=1.0))  # fmt: skip
     svg = rendered(
         "server.svg", load=load, places=places, row=row, bows=bows, left=left, drives_x=drives_x,
         right=WIDTH - MARGIN, width=WIDTH, height=places[-1].y + places[-1].height + 58.0,
         socket_width=SOCKET_WIDTH, adapter_width=ADAPTER_WIDTH, header=HEADER,
         adapter_x=cards if scenario.adapters else None, interconnect=scenario.interconnect,
         shared=[(engines.get(k, k), v) for k, v in load["shared"].items()][:5],
-        thickness=_thickness(scenario, row), links=_links(scenario),
+        thickness=lambda link: max(THINNEST, link.raw_bytes_per_s * scale), links=_links(scenario),
         link_words=lambda link: f"{link}, {link.raw_bytes_per_s / 1e9:.3g} GB/s",
         label=f"Server of {result.scenario}: {len(scenario.drives)} drives, load on each link",
     )  # fmt: skip
@@ -273,16 +279,6 @@ def _place(
     cpu = next((c for c in result.cpu.sockets if c.name.split(" ")[0] == f"socket{socket.index}"),
                None)  # fmt: skip
     return Place(socket, cpu, y, max(SOCKET_HEIGHT, used), groups)
-
-
-def _thickness(scenario: ResolvedScenario, row: float) -> Callable[[Link], float]:
-    """Thickness of one direction: the fastest link is THICKEST, a port's two pipes fit its row."""
-    ports = [d.link.raw_bytes_per_s for d in scenario.drives]
-    adapters = [a.link.raw_bytes_per_s for a in scenario.adapters]
-    every = [link.raw_bytes_per_s for link in _links(scenario, None)]
-    scale = min(THICKEST / max(every, default=1.0), (row - 9) / 2 / max(ports, default=1.0),
-                20.0 / max(adapters, default=1.0))  # fmt: skip
-    return lambda link: max(THINNEST, link.raw_bytes_per_s * scale)
 
 
 def _links(scenario: ResolvedScenario, most: int | None = 4) -> list[Link]:

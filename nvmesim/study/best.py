@@ -355,22 +355,7 @@ def in_state(tables: Mapping[str, Any], state: State) -> dict[str, Any]:
     return {**tables, "volume": changed} if changed else dict(tables)
 
 
-def _chance(goal: LoadGoal, result: Result) -> float:
-    """Least probability, over latencies and IOPS, that a real server keeps *goal*."""
-    latency = result.total.latency
-    known = limited_values(latency, result.cpu.logical_utilization)
-    chances = [
-        probability(Interval(known[name], *latency.intervals[name]), limit, at_least=False)
-        for name, limit in goal.limits().items()
-        if name in latency.intervals and not math.isnan(known[name])
-    ]
-    if goal.iops is not None:
-        chances.append(probability(result.total.iops, goal.iops, at_least=True))
-    return min(chances, default=1.0)
-
-
 def _judged(state: State, found: Found, goal: LoadGoal) -> StateAnswer:
-    """The answer of a state, held against the IOPS asked for."""
     result = found.result
     if result is None:
         why = f"{found.miss.words()} with {found.applied.words()}" if found.miss else ""
@@ -385,5 +370,14 @@ def _judged(state: State, found: Found, goal: LoadGoal) -> StateAnswer:
         sure = rate.value < asked
         missed = LimitMiss("iops", rate.value if sure else low, asked, sure)
         why = f"{missed.words()} (then {why})"
+    latency = result.total.latency
+    known = limited_values(latency, result.cpu.logical_utilization)
+    chances = [
+        probability(Interval(known[name], *latency.intervals[name]), limit, at_least=False)
+        for name, limit in goal.limits().items()
+        if name in latency.intervals and not math.isnan(known[name])
+    ]
+    if goal.iops is not None:
+        chances.append(probability(result.total.iops, goal.iops, at_least=True))
     return StateAnswer(state, missed is None, found.applied, result, why, missed,
-                       probability=_chance(goal, result), trials=found.trials)  # fmt: skip
+                       probability=min(chances, default=1.0), trials=found.trials)  # fmt: skip

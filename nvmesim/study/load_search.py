@@ -321,8 +321,7 @@ class LoadSearch:
 
         groups = tuple(map(scaled, groups))
         in_flight = sum(g.in_flight for g in groups if not g.is_open)
-        applied = Applied(threads, round(depth), in_flight)
-        return replace(self.scenario, workload=groups), applied
+        return replace(self.scenario, workload=groups), Applied(threads, round(depth), in_flight)
 
     # The run that decides -------------------------------------------------------------------------
 

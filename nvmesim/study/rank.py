@@ -184,7 +184,6 @@ def _p_better(
 
 
 def _known(row: Mapping[str, Any], metric: str, name: str, requests: int) -> float:
-    """The figure that is ranked; InputError where there is none."""
     if row.get("error") is not None:
         raise InputError(f"{name}: {row['error']}")
     value = row.get(metric)

@@ -26,7 +26,6 @@ class Timeline(Charted):
     waits_us, served_us, leaves_us, all in us since the load began."""
 
     def __repr__(self) -> str:
-        """Return one line: the scenario and how much was recorded."""
         n = self.steps["request"].n_unique()
         return f"<Timeline {self.scenario!r}: {len(self.steps)} steps of {n} requests>"
 

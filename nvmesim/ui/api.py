@@ -136,7 +136,10 @@ class Api:
         sheet = asked.get("sheet")
         wanted: dict[str, Any] = {"name": name}
         if isinstance(sheet, dict):
-            wanted["sheet"] = str(self._sheet(sheet))
+            known = {key: text_of(sheet[key], key, 80) for key in KEYS if sheet.get(key)}
+            if not known:
+                raise InputError("type what the datasheet says: capacity, link and one figure")
+            wanted["sheet"] = str(self._keep("datasheet.toml", to_text(known).encode())[1])
         else:
             wanted["captured_on"] = host
             wanted["files"] = [str(file) for file in self._captures(asked)]
@@ -154,13 +157,6 @@ class Api:
         scenario_of(tables)
         files = [str(file) for file in self._captures(asked)]
         return self._started("check", {"tables": tables, "files": files})
-
-    def _sheet(self, figures: dict[str, Any]) -> Path:
-        """A file of a typed datasheet, as `calibrate --datasheet` reads it."""
-        known = {key: text_of(figures[key], key, 80) for key in KEYS if figures.get(key)}
-        if not known:
-            raise InputError("type what the datasheet says: capacity, link and one figure")
-        return self._keep("datasheet.toml", to_text(known).encode())[1]
 
     def _captures(self, asked: dict[str, Any]) -> list[Path]:
         typed = asked.get("points")

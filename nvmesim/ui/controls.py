@@ -172,7 +172,6 @@ def _listed(tables: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _shown(reference: Any) -> str:
-    """The name of a part; a table shows its own."""
     if isinstance(reference, Mapping):
         return str(reference.get("name") or reference.get("extends") or "own")
     return str(reference)
@@ -367,7 +366,14 @@ def _says(part: Any) -> str:
     if isinstance(part, CpuProfile):
         return f"{part.cores} cores, {part.ghz.value:g} GHz, {part.lanes} lanes"
     if isinstance(part, PlatformProfile):
-        return _platform_says(part)
+        if part.drives:
+            return f"{plural(part.drives[0]['count'], 'drive')} of the provider"
+        text = plural(len(part.server["sockets"]), "socket")
+        if part.bays is None:
+            return text
+        guess = ", assumed" if part.bays.basis == "assumed" else ""
+        cards = "".join(f"; {catalog.get('raid-engine', name).model}" for name in part.controllers)
+        return f"{part.bays.value:.0f} bays of {part.bay_link}, {text}{guess}{cards}"
     assert isinstance(part, DriveProfile)
     numbers = [q for _, q in catalog.quantities(part) if q.value]
     known = sum(q.basis != "assumed" for q in numbers)
@@ -375,30 +381,14 @@ def _says(part: Any) -> str:
     source = "measured" if is_measured else "estimate"
     if part.captured is not None and part.captured.datasheet:
         source = "data sheet"
-    reads, writes = _rates(part)
-    return (
-        f"{part.link}, {part.capacity.value / 1e12:.3g} TB, about "
-        f"{about(reads)} reads, {about(writes)} writes/s of 4 KiB ({source}; {known} of "
-        f"{len(numbers)} numbers known)"
-    )
-
-
-def _platform_says(part: PlatformProfile) -> str:
-    if part.drives:
-        return f"{plural(part.drives[0]['count'], 'drive')} of the provider"
-    text = plural(len(part.server["sockets"]), "socket")
-    if part.bays is None:
-        return text
-    guess = ", assumed" if part.bays.basis == "assumed" else ""
-    cards = "".join(f"; {catalog.get('raid-engine', name).model}" for name in part.controllers)
-    return f"{part.bays.value:.0f} bays of {part.bay_link}, {text}{guess}{cards}"
-
-
-def _rates(part: DriveProfile) -> tuple[float, float]:
-    """Reads and writes of 4 KiB a second that its busiest part allows."""
     dies, write, commands = part.dies.value, part.write, part.commands.value
     program = max(write.program.value / PS_PER_S, 1e-9)
     own = commands if write.commands is None else write.commands.value
     reads = min(commands, dies / (part.read.die.value / PS_PER_S), part.read_bandwidth.value / PAGE)
     writes = min(dies * write.unit.value / PAGE / program, part.write_bandwidth.value / PAGE)
-    return reads, min(writes, own, commands)
+    writes = min(writes, own, commands)
+    return (
+        f"{part.link}, {part.capacity.value / 1e12:.3g} TB, about "
+        f"{about(reads)} reads, {about(writes)} writes/s of 4 KiB ({source}; {known} of "
+        f"{len(numbers)} numbers known)"
+    )

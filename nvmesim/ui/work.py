@@ -228,8 +228,7 @@ def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> 
     levels, limits = asked["levels"], {key: asked[key] for key in ("p99", "cpu", "iops")}
     found = best(scenario_of(tables), **limits, progress=job.progress,
                  over={"volume.raid": levels} if levels else None)  # fmt: skip
-    shown = html.html([*best_fragment(found), best_figures(found)])
-    job.publish(shown, met=found.best is not None)
+    job.publish(html.html([*best_fragment(found), best_figures(found)]), met=found.best is not None)
 
 
 # Calibrate ----------------------------------------------------------------------------------------

@@ -140,5 +140,4 @@ def served_in_rounds(template: DriveProfile, rounds: Rounds) -> DriveProfile:
 
 def _score(profile: DriveProfile, host: BenchHost, point: Point) -> float:
     """Half the squared residuals of *point*, which *profile* was not fitted to."""
-    errors = misfit(point, measure(profile, host, point, requests=CHECKED))
-    return sum(r * r for r in errors) / 2
+    return sum(r * r for r in misfit(point, measure(profile, host, point, requests=CHECKED))) / 2

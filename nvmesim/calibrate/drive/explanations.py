@@ -106,8 +106,7 @@ class Explanation:
 def weights(tried: Sequence[Explanation]) -> list[float]:
     """Probability of each of *tried*: what was assumed beforehand, and how it fits."""
     costs = np.array([e.cost for e in tried]) / MODEL_ERROR**2
-    priors = np.array([e.prior for e in tried])
-    found = priors * np.exp(-np.minimum(costs - costs.min(), 500.0))
+    found = np.array([e.prior for e in tried]) * np.exp(-np.minimum(costs - costs.min(), 500.0))
     out: list[float] = (found / found.sum()).tolist()
     return out
 

@@ -38,14 +38,7 @@ from nvmesim.calibrate.drive.starting_point import (
 )
 from nvmesim.calibrate.drive.suspension import SHORT, USUAL, fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_flush, fit_writes, is_volatile
-from nvmesim.calibrate.evidence import (
-    Ceiling,
-    DriveFit,
-    Judged,
-    Side,
-    joint_of,
-    with_numbers,
-)
+from nvmesim.calibrate.evidence import Ceiling, DriveFit, Judged, Side, joint_of, with_numbers
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.notes import drifts, mixed_devices
 from nvmesim.calibrate.over_time.buffers import buffers_of
@@ -230,7 +223,6 @@ class _Fitting:
         return tried
 
     def _ceilings(self, reads: Sequence[Point], mixes: Sequence[Point]) -> list[Ceiling | None]:
-        """Parts that may be the ceiling of *reads*."""
         small = [p for p in reads if p.block_size <= UNIT] or reads
         if len({p.depth for p in small}) >= ENOUGH:
             return ["dies"]  # one fit holds both

@@ -82,11 +82,19 @@ def fit_large_reads(
         points = [p for p in points if p not in pages]
         if not points:
             return profile, ["read channel"]
-    is_lone = _are_lone(profile, points)
+    # Rows that wait for no other take about what pages and bytes take alone.
+    lone_s = (profile.read.base.value + profile.read.die.value) / 1e12
+    rate = profile.read_bandwidth.value
+    is_lone = all(
+        p.outstanding <= SHALLOW * p.targets
+        or p.outstanding / p.iops <= ALONE * (lone_s + p.block_size / rate)
+        for p in points
+    )
     plain = _with_bandwidth(profile, host, points, is_lone=is_lone)
     counts = (LONE_ENGINES,) if is_lone else ENGINES
     streamed, cost = _with_engines(plain if is_lone else profile, host, points, counts, tell)
-    if _cost(_residuals(plain, host, points)) <= cost + EARNED:
+    residuals = _residuals(plain, host, points)
+    if sum(r * r for r in residuals) / 2 <= cost + EARNED:
         return plain, ["read bandwidth"]
     return streamed, ["read engines", "read split"]
 
@@ -114,24 +122,8 @@ def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point
     return with_span(made(found.best), "read.channel", found.ends["channel"], sources(points))
 
 
-def _are_lone(profile: DriveProfile, points: Sequence[Point]) -> bool:
-    """True if no row waits for others: they take about what pages and bytes take alone."""
-    lone_s = (profile.read.base.value + profile.read.die.value) / 1e12
-    rate = profile.read_bandwidth.value
-    return all(
-        p.outstanding <= SHALLOW * p.targets
-        or p.outstanding / p.iops <= ALONE * (lone_s + p.block_size / rate)
-        for p in points
-    )
-
-
 def _residuals(profile: DriveProfile, host: BenchHost, points: Sequence[Point]) -> list[float]:
     return [r for p in points for r in misfit(p, measure(profile, host, p, requests=REQUESTS))]
-
-
-def _cost(residuals: Sequence[float]) -> float:
-    """Half a chi-square."""
-    return sum(r * r for r in residuals) / 2
 
 
 def _with_bandwidth(

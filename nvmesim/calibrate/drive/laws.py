@@ -416,7 +416,7 @@ class Bank:
         else:
             command = 1e12 / self.commands
         base = max(latency - die - command, 1e-3 * latency)
-        dies = float(np.exp(at["dies"])) * self._busy(die)
+        dies = float(np.exp(at["dies"])) * (self.ceiling * die / 1e12)
         found = {
             "base": self.held + base, "die": die, "cv": float(np.exp(at["cv"])),
             "commands": 1e12 / command, "dies": float(dies),
@@ -428,10 +428,6 @@ class Bank:
     def rate(self, command: float) -> float:
         """Commands per second of the coordinate."""
         return self.ceiling / max(float(busy_of(command)), 1 / FASTEST)
-
-    def _busy(self, die: float) -> float:
-        """Dies that the highest rate keeps busy. Source: Little's law."""
-        return self.ceiling * die / 1e12
 
     def snapped(self, u: Floats) -> Floats:
         """float64[n, n_coordinates]: with whole numbers of dies, and variations in steps."""
@@ -447,8 +443,7 @@ class Bank:
         """bool[n]: whether something is left for the constant part."""
         latency = np.exp(u[:, 0])
         command = 0.0 if self.commands else busy_of(u[:, 3]) / self.ceiling * 1e12
-        left: Bools = latency * (1 - np.exp(u[:, 1])) - command >= 0
-        return left
+        return np.asarray(latency * (1 - np.exp(u[:, 1])) - command >= 0)
 
     def coordinates(self) -> list[Coordinate]:
         """Bounds, and a start by mean value analysis of the sweep's rates."""

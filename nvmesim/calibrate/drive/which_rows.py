@@ -23,8 +23,7 @@ def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     """
     least = min((p.beside.iops if p.beside else 0.0 for p in reads), default=0.0)
     alone = [p for p in reads if (p.beside.iops if p.beside else 0.0) <= least]
-    others = [p for p in reads if p not in alone and p.beside and p.beside.rate is not None]
-    return alone, others
+    return alone, [p for p in reads if p not in alone and p.beside and p.beside.rate is not None]
 
 
 def reads_of_mixes(mixes: Sequence[Point], notes: list[str]) -> list[Point]:

@@ -75,8 +75,7 @@ def fit_writes(
     def make(at: Values) -> DriveProfile:
         return with_writes(template, at["base"], at["cv"], at["rate"], limit)
 
-    effort = min(1.0, TOTAL / sum(efforts(points)))
-    found = solved(points, host, make, parameters, effort=effort)
+    found = solved(points, host, make, parameters, effort=min(1.0, TOTAL / sum(efforts(points))))
     told = [p.name for p in parameters if p.told]
     spread = "write.program_cv" if limit == "through" else "write.base_cv"
     key = "write.commands" if limit == "controller" else "write.program"

@@ -122,8 +122,7 @@ class Regressors:
         plane = terms[:, : self.planes]
         along = (terms[:, self.planes :] - plane @ self._across) @ self._axes
         level = np.einsum("ij,ij->i", plane @ self._inverse, plane)
-        out: Floats = level[:, None] + along**2 @ surfaces.doubt
-        return out
+        return np.asarray(level[:, None] + along**2 @ surfaces.doubt)
 
 
 @dataclass(frozen=True)
@@ -142,15 +141,12 @@ class Region:
     def away(self, u: Floats) -> Floats:
         """float64[n]: mean squared distance of float64[n, n_parameters], in standard deviations."""
         root = np.linalg.inv(np.linalg.cholesky(self.spread))
-        out: Floats = (((u - self.centre) @ root.T) ** 2).mean(axis=1)
-        return out
+        return np.asarray((((u - self.centre) @ root.T) ** 2).mean(axis=1))
 
     def ratios(self, other: Floats) -> Floats:
         """Standard deviations of covariance *other* along its axes, in units of this region's."""
         root = np.linalg.inv(np.linalg.cholesky(self.spread))
-        values = np.linalg.eigvalsh(root @ other @ root.T)
-        out: Floats = np.sqrt(np.maximum(values, 0.0))
-        return out
+        return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(root @ other @ root.T), 0.0)))
 
     def shrunk(self, other: Floats, least: float) -> Floats:
         """Covariance *other*, with no standard deviation below *least* of this region's."""
@@ -172,7 +168,16 @@ class Emulator:
         together = problem.run[:, None] == problem.run[None, :]
         self.scatter: Floats = np.where(together, found.scatter(), 0.0)
         """float64[n_figures, n_figures]: of one usual run, lack of fit included"""
-        self.shrunk: Floats = _shrunk(self.scatter, int(found.freedom.mean()))
+        # Correlations are drawn towards 0 by as much as they are unsure. Source: Schaefer and
+        # Strimmer 2005, a shrinkage approach to large-scale covariance estimation.
+        size = np.sqrt(np.diag(self.scatter) + TINY)
+        correlation = self.scatter / np.outer(size, size)
+        off = (self.scatter != 0) & ~np.eye(len(size), dtype=bool)
+        squares = float(((1 - correlation**2) ** 2)[off].sum())
+        unsure = squares / max(1, int(found.freedom.mean()) - 1)
+        share = min(1.0, unsure / max(1e-9, float((correlation**2)[off].sum())))
+        drawn = np.where(off, correlation * (1 - share), correlation)
+        self.shrunk: Floats = drawn * np.outer(size, size)
 
     def z(self, u: Floats) -> Floats:
         """Coordinates of float64[n, n_parameters]: standard deviations from the centre."""
@@ -180,19 +185,4 @@ class Emulator:
 
     def slope(self, z: Floats) -> Floats:
         """float64[n_figures, n_parameters]: derivatives at one *z*."""
-        out: Floats = np.einsum("tp,tk->kp", feature_slopes(z[None])[0], self.terms)
-        return out
-
-
-def _shrunk(scatter: Floats, freedom: int) -> Floats:
-    """*scatter* with correlations drawn towards 0 by as much as they are unsure.
-
-    Source: Schaefer and Strimmer 2005, a shrinkage approach to large-scale covariance estimation.
-    """
-    size = np.sqrt(np.diag(scatter) + TINY)
-    correlation = scatter / np.outer(size, size)
-    off = (scatter != 0) & ~np.eye(len(size), dtype=bool)
-    unsure = float(((1 - correlation**2) ** 2)[off].sum()) / max(1, freedom - 1)
-    share = min(1.0, unsure / max(1e-9, float((correlation**2)[off].sum())))
-    out: Floats = np.where(off, correlation * (1 - share), correlation) * np.outer(size, size)
-    return out
+        return np.asarray(np.einsum("tp,tk->kp", feature_slopes(z[None])[0], self.terms))

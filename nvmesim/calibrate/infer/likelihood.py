@@ -110,8 +110,7 @@ class Likelihood:
 
     def spread(self, mode: Floats) -> Floats:
         """float64[n_coordinates, n_coordinates]: covariance about *mode*, by the curvature."""
-        out: Floats = np.linalg.inv(self.curvature(mode[None])[0] + 1e-6 * np.eye(len(mode)))
-        return out
+        return np.asarray(np.linalg.inv(self.curvature(mode[None])[0] + 1e-6 * np.eye(len(mode))))
 
     def _curved(self, slope: Floats) -> Floats:
         out: Floats = slope.transpose(0, 2, 1) @ slope
@@ -120,8 +119,7 @@ class Likelihood:
     def optimum(self, starts: Floats) -> Floats:
         """float64[n_parameters]: the best end of searches from *starts*."""
         z, cost = self._descended(starts, np.ones(starts.shape[1]))
-        out: Floats = z[int(np.argmin(cost))]
-        return out
+        return np.asarray(z[int(np.argmin(cost))])
 
     def profile(self, index: int, values: Floats, start: Floats) -> tuple[Floats, Floats]:
         """The likeliest where coordinate *index* has each of float64[n] *values*, and their costs.
@@ -156,8 +154,7 @@ class Likelihood:
 
     def _slopes(self, z: Floats) -> Floats:
         """float64[n, n_figures, n_parameters]."""
-        out: Floats = self._terms.T @ feature_slopes(z)
-        return out
+        return np.asarray(self._terms.T @ feature_slopes(z))
 
 
 def noise_of(problem: Problem, scatter: Floats, tau: float, *, rough: bool) -> Floats:
@@ -180,20 +177,8 @@ def whiten(made: Floats, noise: Floats) -> Floats:
     values, axes = np.linalg.eigh(covariance / np.outer(size, size))
     said = values > ROUNDING * values[-1]
     if said.all():
-        out: Floats = np.linalg.inv(np.linalg.cholesky(covariance)) @ made
-        return out
-    out = (axes[:, said] / np.sqrt(values[said])).T @ (made / size[:, None])
-    return out
-
-
-def _statistics(problem: Problem, emulator: Emulator, tau: float, at: Floats) -> Floats:
-    """float64[n_coordinates, n_figures]: least-squares estimates about the coordinates *at*."""
-    slope = emulator.slope(at)
-    weighed = np.linalg.solve(noise_of(problem, emulator.shrunk, tau, rough=False), slope).T
-    normal = weighed @ slope
-    ridge = RIDGE * np.trace(normal) * np.eye(len(normal))
-    out: Floats = np.linalg.solve(normal + ridge, weighed)
-    return out
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)) @ made)
+    return np.asarray((axes[:, said] / np.sqrt(values[said])).T @ (made / size[:, None]))
 
 
 def model_error_scale(problem: Problem, figures: Floats, scatter: Floats) -> tuple[float, float]:
@@ -231,7 +216,11 @@ def likelihood_of(
     z = found.optimum(starts)
     if found.own.sum() > CONFUSED * len(emulator.figures):
         maker, judge = halves
-        made = _statistics(problem, maker, tau, z)
+        slope = maker.slope(z)
+        weighed = np.linalg.solve(noise_of(problem, maker.shrunk, tau, rough=False), slope).T
+        normal = weighed @ slope
+        ridge = RIDGE * np.trace(normal) * np.eye(len(normal))
+        made: Floats = np.linalg.solve(normal + ridge, weighed)
         found = Likelihood(problem, judge, tau, rough=rough, made=made)
         z = found.optimum(np.concatenate([z[None], starts]))
     return found, z

@@ -178,7 +178,6 @@ class _Inference:
         )  # fmt: skip
 
     def _about(self, ends: Sequence[Solution]) -> Region:
-        """A region that holds all of *ends*."""
         centres = np.array([s.values for s in ends])
         spread = np.mean([self._curved(s) for s in ends], axis=0)
         centre = centres.mean(axis=0)
@@ -267,8 +266,7 @@ class _Inference:
         if problem.profiled in problem.names:
             largest = tried[:, problem.names.index(problem.profiled)]
             best = int(np.argmax(np.where(costs <= costs[best] + CHI_SQUARE / 2, largest, -np.inf)))
-        out: Floats = tried[best]
-        return out
+        return np.asarray(tried[best])
 
     def _profile(self, found: Likelihood, mode: Floats) -> tuple[Floats, Floats]:
         """The likeliest at values of the profiled coordinate that are as likely, and those values.
@@ -351,8 +349,7 @@ def sampled(
         weights /= weights.sum()
         centre, spread = _next(tried, weights)
     chosen = np.searchsorted(np.cumsum(weights), (np.arange(RETURNED) + rng.random()) / RETURNED)
-    out: Floats = tried[rng.permutation(np.minimum(chosen, len(tried) - 1))]
-    return out
+    return np.asarray(tried[rng.permutation(np.minimum(chosen, len(tried) - 1))])
 
 
 def _proposed(centre: Floats, spread: Floats, rng: np.random.Generator, count: int) -> Floats:
@@ -367,8 +364,7 @@ def _log_density(at: Floats, centre: Floats, spread: Floats) -> Floats:
     kept = sizes > NO_SPREAD * sizes.max()
     far = ((((at - centre) @ axes[:, kept]) ** 2) / sizes[kept]).sum(axis=1)
     level = np.log(sizes[kept]).sum() / 2
-    out: Floats = -level - (TAILS + len(centre)) / 2 * np.log1p(far / TAILS)
-    return out
+    return np.asarray(-level - (TAILS + len(centre)) / 2 * np.log1p(far / TAILS))
 
 
 def _next(tried: Floats, weights: Floats) -> tuple[Floats, Floats]:

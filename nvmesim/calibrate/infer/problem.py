@@ -233,8 +233,7 @@ def _figures(
         for i, (p, n) in enumerate(zip(points, requests, strict=True)) if n
     }  # fmt: skip
     found = np.array([figure(answers[i], key) if i in answers else 1.0 for i, key, _ in rows])
-    out: Floats = np.log(np.maximum(found, 1e-15))
-    return out
+    return np.asarray(np.log(np.maximum(found, 1e-15)))
 
 
 def efforts(points: Sequence[Point]) -> list[int]:

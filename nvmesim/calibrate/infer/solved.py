@@ -80,8 +80,7 @@ def covariance(found: Solution) -> Floats:
     scale = max(1.0, float(residuals @ residuals) / freedom)
     information = jacobian.T @ jacobian
     ridge = np.eye(n_parameters) * 1e-6 * max(1e-12, float(np.trace(information)))
-    out: Floats = np.linalg.inv(information + ridge) * scale
-    return out
+    return np.asarray(np.linalg.inv(information + ridge) * scale)
 
 
 def drawn(problem: Problem, found: Solution) -> Floats:
@@ -92,8 +91,7 @@ def drawn(problem: Problem, found: Solution) -> Floats:
     size, axes = np.linalg.eigh(covariance(found))
     normal = np.random.default_rng(1).standard_normal((DRAWS, len(size)))
     moved = normal * np.minimum(np.sqrt(np.maximum(size, 0.0)), 0.5) @ axes.T
-    out: Floats = np.clip(found.values + np.clip(moved, -1.0, 1.0), problem.low, problem.high)
-    return out
+    return np.asarray(np.clip(found.values + np.clip(moved, -1.0, 1.0), problem.low, problem.high))
 
 
 def intervals(

@@ -122,9 +122,7 @@ def find_limits(points: Sequence[Point], bursts: Sequence[Burst] = ()) -> FoundL
         if _meets_others(c, ceilings) or _tells_alone(c, points)
         or any(_same(b, c) for b in bursts)
     ]  # fmt: skip
-    if not limiting and not bursts:
-        return None
-    return _found(limiting, bursts)
+    return None if not limiting and not bursts else _found(limiting, bursts)
 
 
 def bursts_of(captures: Captures) -> list[Burst]:
@@ -146,8 +144,7 @@ def _groups(points: Sequence[Point]) -> list[list[Point]]:
     """Points of one mix, pattern and size together, shallow first."""
     groups: dict[tuple[object, ...], list[Point]] = {}
     for p in sorted(points, key=lambda p: p.outstanding):
-        key = (round(20 * p.read_fraction), p.random, p.block_size)
-        groups.setdefault(key, []).append(p)
+        groups.setdefault((round(20 * p.read_fraction), p.random, p.block_size), []).append(p)
     return list(groups.values())
 
 

@@ -172,8 +172,7 @@ def _tails(points: Sequence[Point], shallow: Point) -> list[PauseTail]:
     body = shallow.percentiles_s.get(50.0)
     if body is None:
         return []
-    found = [_tail(p, FIRST * body) for p in points]
-    return [t for t in found if t is not None]
+    return [t for t in [_tail(p, FIRST * body) for p in points] if t is not None]
 
 
 def _tail(p: Point, first_s: float) -> PauseTail | None:
@@ -229,8 +228,7 @@ def _held_up(part: Part, values: Floats, rows: _Rows) -> Floats:
     else:
         hit = rate * rows.exposed[part]
         longer = gammaincc(1 / cv**2, rows.beyond / (mean * cv**2))
-    out: Floats = np.minimum(hit, 0.5) * longer
-    return out
+    return np.asarray(np.minimum(hit, 0.5) * longer)
 
 
 def _likelihood(logs: Floats, parts: Parts, rows: _Rows) -> Floats:
@@ -305,7 +303,5 @@ def _drawn(parts: Parts, logs: Floats, rows: _Rows) -> Floats:
         out[inside] = -_likelihood(tried[inside], parts, rows) / scale
         return out
 
-    rng = np.random.default_rng(1)
-    kept = sampled(cost, logs, STEP**2 * 9 * np.eye(len(logs)), rng, PROPOSALS)
-    out: Floats = kept[np.linspace(0, len(kept) - 1, DRAWS).astype(int)]
-    return out
+    kept = sampled(cost, logs, STEP**2 * 9 * np.eye(len(logs)), np.random.default_rng(1), PROPOSALS)
+    return np.asarray(kept[np.linspace(0, len(kept) - 1, DRAWS).astype(int)])

@@ -157,7 +157,6 @@ def _siblings(points: Sequence[Point], cpu: CpuProfile | None) -> list[str]:
 
 
 def _growth(stack: StackProfile) -> str:
-    """Cost of each further drive of a thread."""
     per, work = stack.per_target, stack.submit.value + stack.complete.value
     return (
         f"each further drive that a thread serves adds {per.value:,.0f} cycles a request "

@@ -147,8 +147,7 @@ class Bench:
                 for p in self.points
             ]  # fmt: skip
             found = [answers[i].cpu_s if key == "cpu" else answers[i].iops for i, key in rows]
-            out: Floats = np.log(np.array(found, float))
-            return out
+            return np.asarray(np.log(np.array(found, float)))
 
         measured = [
             self.points[i].cpu_s or 0.0 if key == "cpu" else self.points[i].iops for i, key in rows

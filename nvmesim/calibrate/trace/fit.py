@@ -252,7 +252,6 @@ class _Fitting:
         return self.rounds_search if structure.rounds else self.search
 
     def _in_rounds(self, best: _Try) -> DriveProfile:
-        """The fitted disk of rounds, with intervals by the curvature."""
         found = best.found
         bounds = intervals(start.column(self.rounds_search, "name"), found.values, found)
         made = self._made(found.values, best.structure)
@@ -291,23 +290,18 @@ class _Fitting:
         profile = with_draws(profile, columns, self._source(), assumed)
         profile = profile.model_copy(update={"joint": joint_of(profile, columns)})
         if problem.profiled in problem.names:
-            profile = self._with_commands(profile, bank, inferred)
+            # The interval of the controller's rate is open where it is.
+            slow, fast = bank.rate(inferred.span[1]), bank.rate(inferred.span[0])
+            if inferred.span[0] < OPEN:
+                fast = bank.rate(0.0)
+                self.notes.append(
+                    f"{self.all.source}: only a lower limit of commands per second is known: "
+                    f"{slow / 1e3:.3g}k/s"
+                )
+            profile = with_span(profile, "commands", (slow, fast), profile.commands.source)
         if "latency" in problem.names:
             self.notes += start.split_doubt(profile, self.all.source)
         return profile, structure
-
-    def _with_commands(
-        self, profile: DriveProfile, bank: task.TraceBank, inferred: Inferred
-    ) -> DriveProfile:
-        """Return *profile* with an interval of the controller's rate that is open where it is."""
-        slow, fast = bank.rate(inferred.span[1]), bank.rate(inferred.span[0])
-        if inferred.span[0] < OPEN:
-            fast = bank.rate(0.0)
-            self.notes.append(
-                f"{self.all.source}: only a lower limit of commands per second is known: "
-                f"{slow / 1e3:.3g}k/s"
-            )
-        return with_span(profile, "commands", (slow, fast), profile.commands.source)
 
     def _inferred(
         self, structure: Structure, best: _Try
@@ -329,7 +323,12 @@ class _Fitting:
 
     def _doubts(self, judged: Sequence[task.ClassOf], structure: Structure) -> list[str]:
         used, source, writes = self.used, self.all.source, self.used.write
-        drift, pace = _drift(used), start.peak_rate(used)
+        # Of (operation, size, depth) classes the change of p50 from half to half.
+        first, second = used.halves()
+        before = {c.label: c.measured_s.get(50.0) for c in task.classes_of(first)}
+        after = {c.label: c.measured_s.get(50.0) for c in task.classes_of(second)}
+        changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
+        drift, pace = float(np.median(changes)) if changes else 0.0, start.peak_rate(used)
         off = [(c.label, c.residual.get(50.0, 0.0)) for c in judged if not c.held_out]
         missed = [f"{label} {100 * error:+.0f} %" for label, error in off if abs(error) > 0.1]
         doubts = (
@@ -367,12 +366,3 @@ class _Try:
     @property
     def values(self) -> list[float]:
         return [float(v) for v in self.found.values]
-
-
-def _drift(a: Arrivals) -> float:
-    """Median, over (operation, size, depth) classes, of the change of p50 from half to half."""
-    first, second = a.halves()
-    before = {c.label: c.measured_s.get(50.0) for c in task.classes_of(first)}
-    after = {c.label: c.measured_s.get(50.0) for c in task.classes_of(second)}
-    changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
-    return float(np.median(changes)) if changes else 0.0

@@ -225,10 +225,9 @@ def built_rounds(template: DriveProfile, v: Mapping[str, float]) -> DriveProfile
     """Return *template* serving in rounds of these values (ps)."""
     q = {name: Quantity(value=value) for name, value in v.items()}
     # as in fits of a sweep (`pauses.py`): the same disks, longer captures
-    pauses = Pauses(every=q["every"], length=q["length"], cv=q["pause_cv"], law="lognormal")
     rounds = Rounds(
         base=q["base"], base_cv=q["base_cv"], read=q["each"], write=q.get("write_each"), cv=q["cv"],
-        pauses=pauses,
+        pauses=Pauses(every=q["every"], length=q["length"], cv=q["pause_cv"], law="lognormal"),
     )  # fmt: skip
     made = served_in_rounds(template, rounds)
     if "slope" not in v:

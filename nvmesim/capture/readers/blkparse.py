@@ -210,7 +210,6 @@ def blocks(source: Source, notes: Notes) -> Iterator[Block]:
 
 
 def _events(source: Source, notes: Notes, layout: Layout) -> Iterator[Events]:
-    """Events of blkparse in *layout*, and what is to be said of them."""
     other_lines = OtherLines(_SUMMARY, _SKIPS)
     yield from text_events(source, notes, layout, other_lines)
     text = "events lost by blktrace (Skips): counts and depths are too low"
@@ -253,7 +252,7 @@ def paired_blocks(batches: Iterable[Events], notes: Notes) -> Iterator[Block]:
     for events in batches:
         rows = pairer.feed(events)
         if rows.shape[1]:
-            yield Block(rows, [device_name(i) for i in pairer.device_ids])
+            yield Block(rows, [device_name(i) for i in pairer.devices])
     pairer.finish(notes)
 
 
@@ -286,8 +285,7 @@ def _scan(lines: pl.DataFrame, layout: Layout) -> _Scanned:
     def numbers(name: str, default: int = -1) -> np.ndarray:
         if name not in found.columns:
             return np.full(found.height, default)
-        values: np.ndarray = found[name].cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
-        return values
+        return np.asarray(found[name].cast(pl.Int64, strict=False).fill_null(-1).to_numpy())
 
     sector, length = numbers("sector"), numbers("length") // (512 if layout.in_bytes else 1)
     if "none" in found.columns:
@@ -352,7 +350,6 @@ LETTERS: Final = tuple(ord(letter) for letter in "QDCR")
 
 
 def _sniff_tracepoints(head: Head) -> bool:
-    """True if *head* holds block events of perf script, ftrace or a bpftrace CSV."""
     text = head.text
     if "block_rq_" in text:
         return bool(_BLOCK.search(text))
@@ -360,7 +357,6 @@ def _sniff_tracepoints(head: Head) -> bool:
 
 
 def _read_tracepoints(source: Source) -> Capture:
-    """Read block tracepoints; CaptureError if they hold no whole request."""
     head = source.head.text
     if _BLOCK.search(head):
         name = "perf-script" if re.search(r": +block:block_rq", head) else "ftrace"
@@ -371,8 +367,7 @@ def _read_tracepoints(source: Source) -> Capture:
 def block_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     """Requests of block_rq_* events, in order of completion."""
     other_lines = OtherLines(_QUIET, _LOST)
-    events = text_events(source, notes, TRACE, other_lines)
-    yield from paired_blocks(from_zero(events), notes)
+    yield from paired_blocks(from_zero(text_events(source, notes, TRACE, other_lines)), notes)
     notes.say(other_lines.lost, EVENTS_LOST, LOST)
 
 
@@ -381,7 +376,9 @@ def csv_blocks(source: Source, notes: Notes) -> Iterator[Block]:
     yield from paired_blocks(from_zero(_csv_events(source, notes)), notes)
 
 
-def _csv_shape(source: Source) -> Shape:
+def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
+    steps = 0
+    other_lines = OtherLines(_QUIET, _LOST)
     header = _CSV_HEADER.search(source.head.text)
     row = _CSV_ROW.search(source.head.text)
     names = header[0].strip().split(",") if header else list(_COLUMNS)
@@ -392,13 +389,7 @@ def _csv_shape(source: Source) -> Shape:
         )
     wanted = {name: TableColumn(names.index(name), kind) for name, kind in _COLUMNS.items()}
     width = len(names) if header or row is None else row[0].count(",") + 1
-    return Shape(wanted, least=width, most=width)
-
-
-def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
-    steps = 0
-    other_lines = OtherLines(_QUIET, _LOST)
-    shape = _csv_shape(source)
+    shape = Shape(wanted, least=width, most=width)
     for batch in table_batches(source, shape, ColumnNames(), notes, other_lines):
         c = batch.columns
         sane = (c["sector"] <= MAX_SECTOR) & (c["nr_sector"] <= MAX_SECTORS)

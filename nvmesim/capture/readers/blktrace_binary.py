@@ -135,7 +135,6 @@ def _scan(records: np.ndarray, notes: Notes) -> tuple[Events, int]:
 
 
 def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
-    """Events of one CPU's file, a chunk at a time."""
     steps = 0
     carried = b""
     with source.open() as file:

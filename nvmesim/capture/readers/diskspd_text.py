@@ -182,8 +182,6 @@ def _command_targets(command: str) -> list[DiskspdTarget]:
 
 @dataclass
 class _Parse:
-    """The state of reading a text line by line."""
-
     profiles: list[TimeSpan] = field(default_factory=list)
     """Input parameters of the run that is read: one a time span."""
     runs: list[_Run] = field(default_factory=list)

@@ -81,7 +81,6 @@ class DiskspdCounts:
     timed: int = 0
 
     def __add__(self, other: DiskspdCounts) -> DiskspdCounts:
-        """Return the results of both."""
         return DiskspdCounts(*map(operator.add, astuple(self), astuple(other)))
 
     def add(
@@ -147,25 +146,6 @@ def measurements(span: TimeSpan, version: str | None) -> list[Measurement]:
             for op, part in counts.items():
                 total[op] = total.get(op, DiskspdCounts()) + part
     source = f"DiskSpd {version or ''}".strip()
-    found = [
-        Measurement(
-            label=span.label,
-            conditions=_conditions(span, span.targets, total),
-            ops=_ops(total, span.seconds, span.means, span.percentiles),
-            cpu=_cpu(span),
-            source=source,
-            warnings=(*span.warnings, *_warnings(span, version)),
-        )
-    ]
-    for path, counts in span.counts.items() if len(span.counts) > 1 else ():
-        targets = [t for t in span.targets if t.path == path]
-        conditions = _conditions(span, targets, counts, is_one=True)
-        ops = _ops(counts, span.seconds, {}, span.target_percentiles.get(path, {}))
-        found.append(Measurement(f"{span.label}: {path}", conditions, ops, source=source))
-    return found
-
-
-def _warnings(span: TimeSpan, version: str | None) -> list[str]:
     notes: list[str] = []
     numbers = tuple(int(part) for part in re.findall(r"\d{1,6}", version or "")[:3])
     is_timed = any(mean is not None for mean, _ in span.means.values()) or span.percentiles
@@ -176,7 +156,22 @@ def _warnings(span: TimeSpan, version: str | None) -> list[str]:
     if span.busiest_pct is not None and span.busiest_pct >= BUSY_PCT:
         text = f"a logical CPU was {span.busiest_pct:.0f} % busy: the CPU may be what was measured"
         notes.append(Warning("cpu-bound", text))
-    return notes
+    found = [
+        Measurement(
+            label=span.label,
+            conditions=_conditions(span, span.targets, total),
+            ops=_ops(total, span.seconds, span.means, span.percentiles),
+            cpu=_cpu(span),
+            source=source,
+            warnings=(*span.warnings, *notes),
+        )
+    ]
+    for path, counts in span.counts.items() if len(span.counts) > 1 else ():
+        targets = [t for t in span.targets if t.path == path]
+        conditions = _conditions(span, targets, counts, is_one=True)
+        ops = _ops(counts, span.seconds, {}, span.target_percentiles.get(path, {}))
+        found.append(Measurement(f"{span.label}: {path}", conditions, ops, source=source))
+    return found
 
 
 def _conditions(
@@ -318,8 +313,7 @@ def read(source: Source) -> Capture:
         clean = _CONTROL.sub("?", _BARE_AMPERSAND.sub("&amp;", document))
         root = parsed_xml(source, clean, most=MAX_DEPTH, do="repeat the capture")
         version = _text(root, "System/Tool/Version") or version
-        spans = _spans(root, warnings)
-        runs.append([m for span in spans for m in measurements(span, version)])
+        runs.append([m for span in _spans(root, warnings) for m in measurements(span, version)])
         # The spans of a file are runs of their own, so only a single one has a course of time.
         series += [
             table for e in root.findall("TimeSpan") if (table := _iops_series(e)) is not None

@@ -304,26 +304,21 @@ def _averages(source: Source, line: int, run: str, row: Row, seconds: float | No
         bandwidth = (number(f"mb_{op}") or 0.0) * MIB or total * (iops / both)
         ops[op] = rate_result(iops, bandwidth, seconds=seconds, lat=lat)
     seek = number("seekpct", most=100)
+    # Its last bytes are cut: 4093 or 4094 means 4096.
+    size = number("bytes/io", "xfersize", "bytes i/o", most=1 << 40) or 0.0
+    whole = 512 * round(size / 512)
     return Measurement(
         label=shown(run, 60),
         conditions=Conditions(
             read_fraction=reads / both if both else None,
             access=None if seek is None else access_of(seek / 100),
-            block_size=_whole_size(
-                number("bytes/io", "xfersize", "bytes i/o", most=1 << 40) or 0.0
-            ),
+            block_size=whole if whole and abs(size - whole) <= max(4.0, 1e-3 * whole) else None,
             duration_s=seconds,
             depth_mean=number("queue_depth", "queue depth"),
         ),
         ops=ops,
         source="vdbench",
     )
-
-
-def _whole_size(size: float) -> int | None:
-    """Return a size of the averages, whose last bytes are cut: 4093 or 4094 means 4096."""
-    whole = 512 * round(size / 512)
-    return whole if whole and abs(size - whole) <= max(4.0, 1e-3 * whole) else None
 
 
 def _tod(text: str) -> float:

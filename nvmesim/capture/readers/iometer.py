@@ -62,8 +62,6 @@ def read(source: Source) -> Capture:
 
 @dataclass
 class _Parse:
-    """The state of reading a results file line by line."""
-
     specs: dict[str, Spec] = field(default_factory=dict)
     runs: list[_Run] = field(default_factory=list)
     version: str | None = None

@@ -262,8 +262,7 @@ def _amount(word: str, column: str) -> float | None:
 def _from_json(source: Source, text: str) -> list[_Host]:
     try:
         # sysstat prints decimals as the locale does, which is not JSON.
-        data = json.loads(_COMMA.sub(r"\1\2.\3", text))
-        raw = data["sysstat"]["hosts"]
+        raw = json.loads(_COMMA.sub(r"\1\2.\3", text))["sysstat"]["hosts"]
         return [_host_of(item, item["statistics"]) for item in raw]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise source.error(

@@ -55,8 +55,6 @@ _OP: Final = re.compile(r"(?:rand)?(?:read|write)|((?:rand)?rw|readwrite)(?::([0
 
 @dataclass(frozen=True)
 class _Cell:
-    """One cell that is not blank."""
-
     source: Source
     line: int
     column: str
@@ -176,7 +174,6 @@ _EXAMPLES: Final = (
 
 
 def _converter(column: str) -> Callable[[_Cell], Any] | None:
-    """Return what reads a cell of *column*; None if it is not known."""
     if column in _BANDWIDTH:
         return partial(_positive, most=1e15)
     if _LATENCY.fullmatch(column):
@@ -186,8 +183,6 @@ def _converter(column: str) -> Callable[[_Cell], Any] | None:
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of the table."""
-
     source: Source
     line: int
     values: Mapping[str, Any]

@@ -333,7 +333,6 @@ def _spdk(source: Source, text: str, warnings: list[str]) -> Iterator[Measuremen
 
 
 def _spdk_command(text: str) -> dict[str, Any]:
-    """Load of a ``perf`` command line, if the text has one."""
     command = _COMMAND.search(text)
     options = dict(_OPTION.findall(command[1])) if command else {}
     given: dict[str, Any] = {}

@@ -216,7 +216,6 @@ _SNOOP_KINDS: Final = {
 
 
 def _sniff_snoop(head: Head) -> bool:
-    """True if *head* holds biosnoop's header, or rows of bcc's."""
     return bool(_SNOOP_HEADER.search(head.text) or _SNOOP_ROW.search(head.text))
 
 
@@ -233,7 +232,6 @@ def _read_snoop(source: Source) -> Capture:
 
 
 def _snoop_blocks(source: Source, notes: Notes) -> Iterator[Block]:
-    """Requests in batches, in order of completion."""
     notes.warnings.append("biosnoop rounds latencies to 10 us or so")
     return timed_rows(_snoop_batches(source, notes), notes, has_latency=True)
 

@@ -54,8 +54,6 @@ class Events:
 
 @dataclass(slots=True)
 class _Bio:
-    """A bio that md was given."""
-
     issue: int
     sector: int
     end: int
@@ -124,7 +122,8 @@ class Pairer:
     """Matches a stream of events in memory that grows with what is in flight only."""
 
     def __init__(self) -> None:
-        self._index: dict[int, int] = {}
+        self.devices: dict[int, int] = {}
+        """Device id -> its index in what `feed` puts out."""
         self._counts: Counter[int] = Counter()
         self._commands: set[int] = set()
         """Devices that have shown a D event: their Q events say nothing about the drive."""
@@ -140,11 +139,6 @@ class Pairer:
         self._disordered = 0
         self._foreign = 0
 
-    @property
-    def device_ids(self) -> list[int]:
-        """Device ids in the order of the indices that `feed` puts out."""
-        return list(self._index)
-
     def feed(self, events: Events) -> np.ndarray:
         """Requests that end within *events*: int64[N_OUT, n], rows as in `capture.requests`."""
         if len(events) == 0:
@@ -154,9 +148,9 @@ class Pairer:
             rows, codes = np.array(part.rows), part.codes
             devices, first, which = np.unique(rows[:, 1], return_index=True, return_inverse=True)
             for device in devices[np.argsort(first)].tolist():  # numbered as they came in
-                if len(self._index) < MAX_DEVICES:
-                    self._index.setdefault(device, len(self._index))
-            rows[:, 1] = np.array([self._index.get(d, -1) for d in devices.tolist()])[which]
+                if len(self.devices) < MAX_DEVICES:
+                    self.devices.setdefault(device, len(self.devices))
+            rows[:, 1] = np.array([self.devices.get(d, -1) for d in devices.tolist()])[which]
             inside = rows[:, 1] >= 0
             if not inside.all():
                 self._foreign += int((~inside).sum())
@@ -400,5 +394,4 @@ def _spikes(start: int, times: np.ndarray) -> np.ndarray:
     before, after = padded[:-2], padded[2:]
     high = (times - before >= CLOCK_STEP_NS) & (times - after >= CLOCK_STEP_NS)
     low = (before - times >= CLOCK_STEP_NS) & (after - times >= CLOCK_STEP_NS)
-    spikes: np.ndarray = (high | low) & (np.abs(after - before) < CLOCK_STEP_NS)
-    return spikes
+    return np.asarray((high | low) & (np.abs(after - before) < CLOCK_STEP_NS))

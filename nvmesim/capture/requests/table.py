@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ import polars as pl
 from nvmesim.capture.capture import (
     OPS,
     REQUEST_SCHEMA,
+    Access,
     Capture,
     Conditions,
     Latency,
@@ -95,7 +96,6 @@ def _known(values: np.ndarray) -> pl.Series:
 
 
 def _by_completion(frame: pl.DataFrame) -> pl.DataFrame:
-    """*frame* in order of completion."""
     if frame["complete_ns"].is_sorted():
         return frame
     return frame.sort("complete_ns", maintain_order=True)
@@ -222,8 +222,7 @@ def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
         ends = np.sort(np.concatenate((earlier, rows[OUT_COMPLETE, mine])))
         done = np.searchsorted(ends, issue, side="right")
         # A request that ends as it starts is outstanding at its own issue.
-        depth = np.maximum(np.arange(1, issue.size + 1) + earlier.size - done, 1)
-        rows[OUT_DEPTH, mine] = depth
+        rows[OUT_DEPTH, mine] = np.maximum(np.arange(1, issue.size + 1) + earlier.size - done, 1)
         flying[device] = ends[done[-1] :]
 
 
@@ -241,6 +240,7 @@ N_SIZES: Final = 64
 OTHER_SIZES: Final = -1
 PERCENTILES: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
 SEQUENTIAL_SHARE: Final = 0.9
+"""Of requests that start where their device's previous one ended."""
 RANDOM_SHARE: Final = 0.1
 MAX_DEVICES: Final = 1365
 S_PER_NS: Final = 1e-9
@@ -336,12 +336,14 @@ class Tally:
             if 0 < n < FEWEST
         ]
         has_depth = any(group["deepest"] for group in groups)
+        share = sum(group["sequential"] for group in groups) / total
+        access: Access | None = "sequential" if share >= SEQUENTIAL_SHARE else None
         results = {op: _op_result(g, bins.get((device, op)), span_s) for op, g in by_op.items()}
         return Measurement(
             label="others" if device == MAX_DEVICES - 1 else self._names[device],
             conditions=Conditions(
                 read_fraction=counts[0] / known if known else None,
-                access=_access(sum(group["sequential"] for group in groups), total),
+                access="random" if share <= RANDOM_SHARE else access,
                 block_size=_block_size(sizes[device,], total),
                 targets=1,
                 duration_s=span_s if span_s > 0 else None,
@@ -390,16 +392,7 @@ def bin_middle_ns(bins: np.ndarray) -> np.ndarray:
     octave = np.maximum(bins // PER_OCTAVE - 1, 0)
     within = np.where(bins < PER_OCTAVE, bins, bins % PER_OCTAVE + PER_OCTAVE)
     width = np.left_shift(1, octave)
-    middles: np.ndarray = within * width + (width - 1) / 2
-    return middles
-
-
-def _access(sequential: int, total: int) -> Literal["random", "sequential"] | None:
-    """Sequential if nearly every request starts where its device's previous one ended."""
-    share = sequential / total
-    if share >= SEQUENTIAL_SHARE:
-        return "sequential"
-    return "random" if share <= RANDOM_SHARE else None
+    return np.asarray(within * width + (width - 1) / 2)
 
 
 def _block_size(sizes: pl.DataFrame, total: int) -> int | dict[int, float] | None:

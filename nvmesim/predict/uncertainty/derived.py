@@ -92,9 +92,7 @@ def unshared(log_gain: float, *, same_class: bool) -> float:
     >>> unshared(0.0, same_class=True), round(unshared(math.log(2), same_class=True), 2)
     (0.0, 0.25)
     """
-    if not same_class:
-        return 1.0
-    return (1 - ALIKE) * (1 - math.exp(-abs(log_gain)))
+    return (1 - ALIKE) * (1 - math.exp(-abs(log_gain))) if same_class else 1.0
 
 
 def gain_of(change: Interval, shared: tuple[Span, Span], *, same_class: bool = True,

@@ -160,8 +160,7 @@ def _shipped_sizes(like: Alike, without: str) -> dict[str, float]:
 
 def scales(covariates: Floats, coefficients: Floats) -> Floats:
     """Return float64[n]: the scales of float64[n, covariates]."""
-    found: Floats = np.exp(covariates @ coefficients)
-    return found
+    return np.asarray(np.exp(covariates @ coefficients))
 
 
 @functools.lru_cache(maxsize=128)
@@ -186,8 +185,7 @@ def learned(without: str, rows: tuple[Miss, ...]) -> Floats:
         return float(votes @ per_row + prior @ prior / 2), z.T @ (votes * slope) + prior / sds
 
     ends = [(0.0 if name in AWAY else None, None) for name in NAMES]
-    found: Floats = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=ends).x
-    return found
+    return np.asarray(minimize(cost, start, jac=True, method="L-BFGS-B", bounds=ends).x)
 
 
 @functools.lru_cache(maxsize=256)

@@ -122,9 +122,7 @@ def percent_of(span: Span) -> str:
 
 def _relative(span: Span) -> float | list[float]:
     down, up = 1 - math.exp(-span[0]), _exp(span[1]) - 1
-    if abs(up - down) > SIDES_DIFFER * max(up, down):
-        return [down, up]
-    return (down + up) / 2
+    return [down, up] if abs(up - down) > SIDES_DIFFER * max(up, down) else (down + up) / 2
 
 
 def _exp(x: float) -> float:

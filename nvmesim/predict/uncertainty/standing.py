@@ -81,7 +81,6 @@ class Outside:
     """Name of the profile."""
 
     def __str__(self) -> str:
-        """Return it as words of a sentence."""
         return f"{self.what} {self.asked} (captured: {self.captured})"
 
 

@@ -205,10 +205,10 @@ def _cost(blocks: int, task: RowTask) -> int:
     return (blocks & ~task.lost).bit_count() + 2 * task.members * lost
 
 
+@dataclass(frozen=True)
 # -- requests -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Span:
     """Rows of one stripe that a request covers alike; blocks are sets of data indices."""
 
@@ -252,8 +252,7 @@ def spans(offset: int, length: int, chunk: int, data: int) -> Iterator[Span]:
         edges = {0, chunk // BLOCK}
         for _, start, stop in (covered[0], covered[-1]):
             edges |= {start // BLOCK, -(-start // BLOCK), stop // BLOCK, -(-stop // BLOCK)}
-        marks = sorted(edges)
-        for low, high in itertools.pairwise(marks):
+        for low, high in itertools.pairwise(sorted(edges)):
             full = partial = 0
             for index, start, stop in covered:
                 if start <= low * BLOCK and high * BLOCK <= stop:

@@ -322,9 +322,7 @@ def split_unit(geometry: RaidGeometry) -> int | None:
     if geometry.level == 1:
         return BARRIER_UNIT if geometry.kernel != "none" else None
     kind, copies = geometry.record.copies_of(geometry.members, geometry.layout_name)
-    if kind == "near" and copies == geometry.members:
-        return None
-    return geometry.chunk
+    return None if kind == "near" and copies == geometry.members else geometry.chunk
 
 
 def crosses_barriers(geometry: RaidGeometry, block_size: int, step: int, offset: int) -> bool:
@@ -369,8 +367,7 @@ def plan_pieces(
     newest_first = geometry.kernel == "6.1"
     if not newest_first and (level == 0 or geometry.bitmap == "none"):
         return [[((member,), True, start, size, 1) for member, start, size in bios]]
-    commands = merge_bios(bios, newest_first, geometry.max_sectors)
-    return [children_of(commands, is_write=True)]
+    return [children_of(merge_bios(bios, newest_first, geometry.max_sectors), is_write=True)]
 
 
 def read_order(geometry: RaidGeometry, places: Sequence[Place], below: bool) -> list[Place]:

@@ -145,7 +145,11 @@ def stream_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
     if pattern.op == "write" and geometry.record.stripe_cache:
         gathers = pattern.depth > 1 and pattern.depth * block_size > geometry.chunk
         if gathers or _rows(geometry, block_size) > geometry.stripe_cache:
-            return _coalesced_table(geometry, pattern)
+            model = DepthModel(geometry, pattern.block_size, pattern.depth, below=pattern.below)
+            cycle = model.cycle(pattern.offset)
+            if geometry.kernel == "none":
+                cycle = [[joined(phase, geometry.max_sectors) for phase in plan] for plan in cycle]
+            return collected(cycle, geometry.members, pattern.block_size, is_sequential=True)
     small, repeats, per_chunk, keeps = _reduced(geometry, block_size, pattern.offset)
     n_requests = _cycle(small, block_size, pattern.offset)
     period = _period(small)
@@ -206,8 +210,7 @@ def _cycle(geometry: RaidGeometry, block_size: int, offset: int) -> int:
         geometry, block_size, block_size, offset
     ):
         return 1
-    period = _period(geometry)
-    return min(math.lcm(period, block_size) // block_size, MAX_REQUESTS)
+    return min(math.lcm(_period(geometry), block_size) // block_size, MAX_REQUESTS)
 
 
 def _rows(geometry: RaidGeometry, block_size: int) -> int:
@@ -231,15 +234,6 @@ def _overflow_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable | Non
     starts = align, max(1, (size - block_size) // align + 1)
     model = DepthModel(geometry, block_size, pattern.depth, below=pattern.below, starts=starts)
     return collected(model.run(pattern.offset, OVERFLOWS), geometry.members, block_size)
-
-
-def _coalesced_table(geometry: RaidGeometry, pattern: Pattern) -> PlanTable:
-    """The cycle of plans of a stream of writes at depth on raid5 or raid6."""
-    model = DepthModel(geometry, pattern.block_size, pattern.depth, below=pattern.below)
-    cycle = model.cycle(pattern.offset)
-    if geometry.kernel == "none":
-        cycle = [[joined(phase, geometry.max_sectors) for phase in plan] for plan in cycle]
-    return collected(cycle, geometry.members, pattern.block_size, is_sequential=True)
 
 
 # -- re-use -------------------------------------------------------------------------------------

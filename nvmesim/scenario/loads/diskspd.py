@@ -190,7 +190,13 @@ class _Line:
             by_iops = text.endswith("i")
             values["rate_limit"] = float(amount) if by_iops else amount * 1000 / self.block
         elif name in ("S", "h"):
-            self._caching(flag, text)
+            # No file cache; with w (as h, and the old -h) writes pass the drive cache, too.
+            if not re.fullmatch(r"[bhmruw]*", text):
+                raise self.error(flag, "knows b, h, m, r, u and w")
+            if flag == "-h" or "h" in text or "w" in text:
+                self.values["write_through"] = True
+            else:
+                self.ignored.append(flag)
         elif name == "rd":
             why = "(a non-uniform distribution) shapes the load and is not modelled"
             raise self.error(flag, why)
@@ -201,15 +207,6 @@ class _Line:
         elif not name:
             known = [f"-{known}" for known in _FLAGS] + list(_IGNORED) + list(_REFUSED)
             raise self.error(flag, f"is not a DiskSpd flag; {nearest(flag[:2], known)}")
-
-    def _caching(self, flag: str, text: str) -> None:
-        """-S: no file cache; with w (as h, and the old -h) writes pass the drive's cache, too."""
-        if not re.fullmatch(r"[bhmruw]*", text):
-            raise self.error(flag, "knows b, h, m, r, u and w")
-        if flag == "-h" or "h" in text or "w" in text:
-            self.values["write_through"] = True
-        else:
-            self.ignored.append(flag)
 
     def check(self) -> None:
         """Refuse the combinations that DiskSpd refuses."""

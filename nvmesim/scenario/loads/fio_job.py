@@ -126,7 +126,6 @@ def _command(line: str, key: str) -> Sections:
 
 
 def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
-    """Return the load of one section; ScenarioError names the option that is wrong."""
     job = FioOptions(given, where=f"{where} [{name}]")
     mode, read = job.mode(), job.read_fraction()
     assert mode is not None

@@ -254,11 +254,6 @@ class FioOptions:
             return None
         return (share if option == "rwmixread" else 100 - share) / 100
 
-    @property
-    def mixes_sizes(self) -> bool:
-        """True if requests of several sizes were asked for: their mean is not a size."""
-        return "bsrange" in self.given or "bssplit" in self.given
-
     def block_sizes(self, op: Op) -> dict[int, float] | None:
         """Return bytes -> fraction of the requests of *op*: bssplit over bsrange over bs."""
         read = {"bssplit": self._split, "bsrange": self._range, "bs": self._single}

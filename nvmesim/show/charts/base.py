@@ -311,7 +311,6 @@ class Picture:
         return self.svg
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"<Picture of {self.name!r}>"
 
     def on_paper(self) -> str:

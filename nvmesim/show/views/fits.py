@@ -63,23 +63,6 @@ def fit_blocks(fit: AnyFit) -> list[b.Block]:
     files = list(dict.fromkeys(j.point.source for j in fit.points if j.point.source))
     of = f" of {words.joined(files)}" if files else ""
     count = words.plural(len(fit.points), "point")
-    return [
-        title,
-        *([b.Line(fit.verdict, "head")] if isinstance(fit, DriveFit) else []),
-        b.Line(f"A {fit.profile.kind} fitted to {count}{of}", "soft"),
-        _cards(fit),
-        warnings,
-        b.Section("Point by point", (points(fit),), on_terminal=True),
-        b.Section("Charts", (b.Charts(lambda: _charts(fit)),)),
-        *profile_blocks(fit),
-    ]
-
-
-# Points -------------------------------------------------------------------------------------------
-
-
-def _cards(fit: DriveFit | StackFit) -> b.Cards:
-    """The worst of each figure, over the points that were fitted or held out."""
     judged = [j for j in fit.points if j.used or j.point.held_out]
     held = [j for j in judged if j.point.held_out]
     whom = "of what was held out" if held else "of the fitted points"
@@ -89,7 +72,19 @@ def _cards(fit: DriveFit | StackFit) -> b.Cards:
         if errors:
             name = FIGURES[key].partition(" [")[0]
             found.append((f"{100 * max(errors):.1f} %", f"worst error on {name}, {whom}"))
-    return b.Cards(tuple(found))
+    return [
+        title,
+        *([b.Line(fit.verdict, "head")] if isinstance(fit, DriveFit) else []),
+        b.Line(f"A {fit.profile.kind} fitted to {count}{of}", "soft"),
+        b.Cards(tuple(found)),
+        warnings,
+        b.Section("Point by point", (points(fit),), on_terminal=True),
+        b.Section("Charts", (b.Charts(lambda: _charts(fit)),)),
+        *profile_blocks(fit),
+    ]
+
+
+# Points -------------------------------------------------------------------------------------------
 
 
 def points(fit: DriveFit | StackFit) -> b.Table:

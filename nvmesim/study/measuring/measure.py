@@ -314,7 +314,8 @@ def scenario_of_row(row: Row, profile: DriveProfile, stack: str, link: str) -> R
         "drives": [{"profile": tomllib.loads(to_toml(profile)), "link": link}],
         "workload": [{
             "access": "random" if row.op.startswith("rand") else "sequential",
-            "block_size": f"{row.kib} KiB", "read": row.read_share,
+            "block_size": f"{row.kib} KiB",
+            "read": {"read": 1.0, "randread": 1.0, "randrw": 0.7}.get(row.op, 0.0),
             "threads_total": row.jobs, "outstanding": row.depth,
         }],
     }  # fmt: skip
@@ -395,7 +396,6 @@ Plausible = list[tuple[list[Factor], list[int]]]
 
 
 def _plausible(profile: DriveProfile, asked: Sequence[ResolvedScenario]) -> Plausible:
-    """Return drives as plausible as *profile* in what *asked* uses of it."""
     joint = profile.joint
     together = set(joint.names) if joint else set()
     used = [f for scenario in asked for f in factors(scenario) if f.profile == label_of(profile)]

@@ -111,8 +111,7 @@ def _range(text: str, message: str) -> list[Any] | None:
     found = _NUMBER.fullmatch(stated[1:] if is_factor else parts[2])
     if found is None or found[2] not in same_units or (is_factor and found[2]):
         raise InputError(f"{message}: the step {stated!r} is not a number such as 4 or x2")
-    step = _decimal(found[1], message)
-    return _steps(low, high, step, unit, message, is_factor=is_factor)
+    return _steps(low, high, _decimal(found[1], message), unit, message, is_factor=is_factor)
 
 
 def _steps(

@@ -80,9 +80,17 @@ def answer(
     for i, key in enumerate(question.asked):
         say(f"{question.name}: {key[0]}", (i + 1) / (len(question.asked) + 1))
         values[key] = sure.value(key)
-    naive, in_flight = _naive(sure)
+    rates, in_flight, naive = {}, {}, Naive()
+    for config in dict.fromkeys(key[0] for key in sure.question.asked):
+        if sure.question.file.configs[config].kind != "simulate":
+            continue
+        scenario = sure.result(config).resolved
+        in_flight[config] = sum(g.in_flight for g in scenario.workload if not g.is_open)
+        rate = naive.iops(scenario)
+        if rate is not None:
+            rates[config] = rate
     return Prediction(
-        values, _from_catalog(asked) if catalog else {}, naive, in_flight, drive + fitted
+        values, _from_catalog(asked) if catalog else {}, rates, in_flight, drive + fitted
     )
 
 
@@ -97,22 +105,6 @@ def _from_catalog(question: Question) -> dict[Key, Value]:
         except NvmesimError:
             continue
     return found
-
-
-def _naive(predictor: Predictor) -> tuple[dict[str, float], dict[str, float]]:
-    """Naive IOPS and requests in flight of each simulated configuration."""
-    naive = Naive()
-    rates: dict[str, float] = {}
-    in_flight: dict[str, float] = {}
-    for config in dict.fromkeys(key[0] for key in predictor.question.asked):
-        if predictor.question.file.configs[config].kind != "simulate":
-            continue
-        scenario = predictor.result(config).resolved
-        in_flight[config] = sum(g.in_flight for g in scenario.workload if not g.is_open)
-        rate = naive.iops(scenario)
-        if rate is not None:
-            rates[config] = rate
-    return rates, in_flight
 
 
 def filled(item: Fit, x: float, noise: float = 0.0) -> tuple[Change, ...]:

@@ -187,10 +187,10 @@ def _compared(metric: str, result: Result, reference: Result) -> Value:
     return Value(100 * (1 - ratio), -100 * found.high, -100 * found.low, verdict)
 
 
+@dataclass
 # The naive answer ---------------------------------------------------------------------------------
 
 
-@dataclass
 class Naive:
     """Naive answers; each small scenario behind them is simulated once."""
 

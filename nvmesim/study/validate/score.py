@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from nvmesim.predict.uncertainty.model_error import (
     Miss,
     model_error,
     table_of,
-    write_learned,
 )
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.predict.uncertainty.parts import Parts
@@ -297,8 +295,3 @@ def _with_error(value: Value, line: Line, table: tuple[Miss, ...]) -> Value:
     parts = replace(value.parts, model=error.span)
     low, high = parts.around(value.value)
     return replace(value, low=low, high=high, parts=parts)
-
-
-def write_misses(scores: Sequence[Score]) -> Path:
-    """Write the table of the published sets beside the code that reads it; return where."""
-    return write_learned(TABLES[0], misses(scores))

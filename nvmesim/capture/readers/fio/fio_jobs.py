@@ -266,8 +266,7 @@ def _problem(jobs: list[FioJob]) -> str:
             return f"job {shown(job.name, 40)!r} failed with error={job.error}{why}"
     if any(job.results for job in jobs):
         return ""
-    trimmed = any(has(job.notes, TRIMS) for job in jobs)
-    what = "only trims" if trimmed else "no read and no write"
+    what = "only trims" if any(has(job.notes, TRIMS) for job in jobs) else "no read and no write"
     return f"job {shown(jobs[0].name, 40)!r} has zero samples: it did {what}"
 
 
@@ -383,7 +382,8 @@ def _block_size(jobs: list[FioJob]) -> int | dict[int, float] | None:
         whose: list[tuple[Op, OpResult]] = list(job.ops.items())
         for op, result in whose or [("read", result) for result in job.results]:
             sizes = job.options.block_sizes(op)
-            if sizes is None and not job.options.mixes_sizes:
+            # The mean of several sizes is none of them.
+            if sizes is None and {"bsrange", "bssplit"}.isdisjoint(job.options.given):
                 sizes = _size_counted(result)
             if sizes is None:
                 return None
@@ -467,8 +467,7 @@ def _notes(jobs: list[FioJob], active: list[FioJob], ops: Mapping[Op, OpResult])
 def _merge_notes(jobs: list[FioJob], ops: Mapping[Op, OpResult]) -> list[str]:
     notes: list[str] = []
     had = any(r.clat and r.clat.percentiles_s for job in jobs for r in job.ops.values())
-    has = all(result.clat and result.clat.percentiles_s for result in ops.values())
-    if had and not has:
+    if had and not all(result.clat and result.clat.percentiles_s for result in ops.values()):
         text = (
             f"percentiles of {len(jobs)} separate jobs cannot be merged and are left out; capture "
             "with group_reporting or --output-format=json+"

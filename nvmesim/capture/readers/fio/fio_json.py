@@ -68,7 +68,14 @@ def read(source: Source) -> Capture:
     problems: list[CaptureError] = []
     for run in runs:
         try:
-            jobs, util = _read_jobs(source, run), _disk_util(Fields(source, "", run))
+            jobs = _read_jobs(source, run)
+            # A RAID device has its own entry and one a member.
+            util = {
+                shown(name, 40): used
+                for entry in Fields(source, "", run).rows("disk_util")
+                if (name := entry.text("name"))
+                and (used := entry.number("util", most=1e6)) is not None
+            }
             measured.append(measure_groups(source, jobs, util, warnings, found.stderr))
             rows += len(jobs)
         except CaptureError as error:
@@ -89,8 +96,7 @@ def read(source: Source) -> Capture:
 
 def jobs_of_runs(source: Source) -> list[tuple[str, list[FioJob]]]:
     """Return version and jobs of every run in *source*, without judging whether they are good."""
-    runs = _final_runs(_parse(source).objects)
-    return [(_version(run), _read_jobs(source, run)) for run in runs]
+    return [(_version(run), _read_jobs(source, run)) for run in _final_runs(_parse(source).objects)]
 
 
 def _version(run: Mapping[str, Any]) -> str:
@@ -273,7 +279,6 @@ def _jobs_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _progress(table: Mapping[str, Any]) -> dict[tuple[int, str], int] | None:
-    """Requests so far, by job."""
     done: dict[tuple[int, str], int] = {}
     for index, job in enumerate(_jobs_of(table)):
         counts = _of_directions(job, "total_ios", ("read", "write", "trim", "mixed"))
@@ -312,15 +317,6 @@ def _read_jobs(source: Source, run: Mapping[str, Any]) -> list[FioJob]:
     common = _common_options(run)
     names = Counter(_identity(entry) for entry in entries)
     return [_job(entry, common, names[_identity(entry)]) for entry in entries]
-
-
-def _disk_util(root: Fields) -> dict[str, float]:
-    """Drive -> busy %; a RAID device has its own entry and one a member."""
-    return {
-        shown(name, 40): util
-        for entry in root.rows("disk_util")
-        if (name := entry.text("name")) and (util := entry.number("util", most=1e6)) is not None
-    }
 
 
 def _identity(entry: Fields) -> tuple[str, int, str]:

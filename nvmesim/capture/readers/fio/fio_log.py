@@ -250,7 +250,8 @@ def read(source: Source) -> Capture:
     measurement = _measurement(stats, name, run, [parse_name(part.path).job for part in sources])
     requests = None
     if kind in ("clat", "lat") and not averaged:
-        requests = _requests(sources, layouts, kept, _device(run))
+        names = {name for job in run.jobs for name in job.options.filenames()} if run else set()
+        requests = _requests(sources, layouts, kept, names.pop() if len(names) == 1 else None)
     return Capture(
         file=source.path,
         format="fio-log",
@@ -311,15 +312,6 @@ def _frame(rows: Rows, device: str | None) -> pl.DataFrame:
     return block_frame(Block(table, names)).with_columns(latency_ns=pl.Series(rows.value))
 
 
-def _ops(codes: np.ndarray) -> pl.Series:
-    return pl.Series("op", OPS, dtype=REQUEST_SCHEMA["op"]).gather(codes)
-
-
-def _device(run: FioRun | None) -> str | None:
-    names = {name for job in run.jobs for name in job.options.filenames()} if run else set()
-    return names.pop() if len(names) == 1 else None
-
-
 def _series(kept: list[Rows], kind: str) -> pl.DataFrame:
     """Window means in s, requests/s or bytes/s."""
     unit = "bytes_per_s" if kind == "bw" else kind
@@ -327,7 +319,9 @@ def _series(kept: list[Rows], kind: str) -> pl.DataFrame:
     return pl.DataFrame(
         [
             pl.Series("time_s", np.concatenate([rows.time_ns for rows in kept]) / 1e9),
-            _ops(np.concatenate([rows.op for rows in kept])),
+            pl.Series("op", OPS, dtype=REQUEST_SCHEMA["op"]).gather(
+                np.concatenate([rows.op for rows in kept])
+            ),
             pl.Series("kind", [unit], dtype=pl.String).new_from_index(0, value.size),
             pl.Series("value", value),
         ]

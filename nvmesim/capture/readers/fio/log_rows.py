@@ -352,12 +352,10 @@ MAX_LENGTH: Final = 2**40
 
 
 def _sniff_iolog(head: Head) -> bool:
-    """True if *head* starts with the header of an iolog."""
     return _IOLOG_HEADER.match(head.text) is not None
 
 
 def _read_iolog(source: Source) -> Capture:
-    """Read an iolog: arrivals only; CaptureError if it holds no read and no write, or no times."""
     header = _IOLOG_HEADER.match(source.head.text)
     if header is None or header[1] != "3":
         raise source.error("is no iolog of version 3, with times", "write it with fio 3.31 on")
@@ -365,7 +363,6 @@ def _read_iolog(source: Source) -> Capture:
 
 
 def _iolog_blocks(source: Source, notes: Notes) -> Iterator[Block]:
-    """The requests in batches, in the order of the file."""
     names = ColumnNames()
     others = back = 0
     last_ns = -(2**62)
@@ -387,8 +384,7 @@ def _iolog_blocks(source: Source, notes: Notes) -> Iterator[Block]:
         )
         notes.skipped += found["action"].null_count() + asked.height - good.height
         others += int(found["action"].is_in(["trim", "sync", "datasync"]).sum())
-        steps = good["issue_ns"].diff()
-        back += int((steps < -STEP_NS).sum())
+        back += int((good["issue_ns"].diff() < -STEP_NS).sum())
         if good.height:
             back += int(good["issue_ns"][0]) - last_ns < -STEP_NS
             last_ns = int(good["issue_ns"][-1])

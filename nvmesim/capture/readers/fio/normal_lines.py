@@ -262,7 +262,15 @@ def read_stated_load(before: list[Line], lines: Iterable[Line]) -> StatedLoad:
     version, threads = None, None
     for line in lines:
         if line.kind == "banner" and (match := _BANNER.match(line.text)):
-            banner[int(match["group"]), shown(match["name"], 60)] = _of_banner(match)
+            given = {"rw": match["rw"], "ioengine": match["engine"], "iodepth": match["depth"]}
+            # fio 3 prints "(R) 4096B-4096B, (W) ...", fio 2 "4K-4K/4K-4K/4K-4K".
+            pattern = _SIZES if "(R)" in match["bs"] else _OLD_SIZES
+            pairs = pattern.findall(match["bs"])[:2]
+            if any(low != high for low, high in pairs):
+                given["bsrange"] = match["bs"]
+            elif pairs:
+                given["bs"] = ",".join(_OLD_KB.sub(r"\1", low) for low, _ in pairs)
+            banner[int(match["group"]), shown(match["name"], 60)] = given
         elif line.kind == "version":
             version = re.split(r"[- ]", line.text.strip(), maxsplit=1)[1]
         elif line.kind == "starting" and (starting := _STARTING.search(line.text)):
@@ -272,18 +280,6 @@ def read_stated_load(before: list[Line], lines: Iterable[Line]) -> StatedLoad:
     return StatedLoad(
         version, banner, threads, command, is_whole, _job_files(before), _heading(before)
     )
-
-
-def _of_banner(match: re.Match[str]) -> Given:
-    given = {"rw": match["rw"], "ioengine": match["engine"], "iodepth": match["depth"]}
-    # fio 3 prints "(R) 4096B-4096B, (W) ...", fio 2 "4K-4K/4K-4K/4K-4K".
-    pattern = _SIZES if "(R)" in match["bs"] else _OLD_SIZES
-    pairs = pattern.findall(match["bs"])[:2]
-    if any(low != high for low, high in pairs):
-        given["bsrange"] = match["bs"]
-    elif pairs:
-        given["bs"] = ",".join(_OLD_KB.sub(r"\1", low) for low, _ in pairs)
-    return given
 
 
 def parse_command(text: str) -> tuple[dict[str, Given], bool]:
@@ -349,8 +345,7 @@ def _job_files(lines: Iterable[Line]) -> dict[str, Given]:
 
 def _heading(before: list[Line]) -> str:
     """Return the title that stands above a report: "# title", a path, or a line with a colon."""
-    near = [line for line in before if line.text.strip()]
-    for line in reversed(near[-_HEADING_LINES:]):
+    for line in reversed([line for line in before if line.text.strip()][-_HEADING_LINES:]):
         match = _HEADING.fullmatch(line.text) if line.kind == "other" else None
         if match is not None and not _SETTING.fullmatch(line.text.strip()):
             return shown(match[1] or match[2] or match[3], 40)

@@ -150,11 +150,10 @@ def _measurement(source: Source, run: _Run) -> Measurement:
     elif isinstance(size, int) and per_s < 2**24:
         per_s = iops * size  # printed in whole MiB
     count = round(math.fsum(rates))
-    n_bytes = round(per_s * len(seconds))
     measurement = Measurement(
         label=shown(", ".join(run.files) or "t/io_uring", 40),
         conditions=conditions,
-        ops={"read": OpResult(count, n_bytes, iops, per_s)},
+        ops={"read": OpResult(count, round(per_s * len(seconds)), iops, per_s)},
         source="t/io_uring",
     )
     return with_caveats(measurement, is_polled=bool(conditions.polled))

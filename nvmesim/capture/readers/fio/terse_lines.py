@@ -64,7 +64,14 @@ def read(source: Source) -> Capture:
     lines = list(_lines(source, text, problems))
     if not lines:
         raise source.error(problems[0] if problems else "has no whole terse line", _CUT)
-    last = _latest(lines)
+    newest: dict[tuple[str, ...], _Line] = {}
+    last: list[_Line] = []
+    for line in lines:  # all but those that a later one of the same job continues
+        identity = tuple(line.fields[line.name_at : line.name_at + 2])
+        if identity in newest and line.continues(newest[identity]):
+            last.remove(newest[identity])
+        last.append(line)
+        newest[identity] = line
     runs = _runs(last, text)
     warnings = ["terse output has no counts: requests are bytes over size, or IOPS x run time"]
     if len(last) < len(lines):
@@ -81,9 +88,8 @@ def read(source: Source) -> Capture:
         if good:
             util = run[0].disk_util() if len(run) == 1 else {}
             measured.append(measure_groups(source, good, util, warnings))
-    newest = last[-1]
-    version = newest.fio_version or _stated_load(text).version
-    terse = f"terse {newest.version}"
+    version = last[-1].fio_version or _stated_load(text).version
+    terse = f"terse {last[-1].version}"
     version = f"{version} ({terse})" if version else terse
     found = tell_apart(measured)
     return results(source, "fio-terse", found, warnings, version=version, rows=len(lines))
@@ -115,7 +121,6 @@ def _jobs(
 
 
 def _stated_load(text: str) -> StatedLoad:
-    """Return what the lines of fio in *text* say of the load."""
     lines = list(read_lines(text))
     return read_stated_load(lines, lines)
 
@@ -139,8 +144,6 @@ def _runs(lines: list[_Line], text: str) -> list[list[_Line]]:
 
 @dataclass(frozen=True)
 class _Line:
-    """One job's line, split."""
-
     source: Source
     number: int
     fields: list[str]
@@ -327,17 +330,3 @@ def _lines(source: Source, text: str, problems: list[str]) -> Iterator[_Line]:
             )
         else:
             yield line
-
-
-def _latest(lines: list[_Line]) -> list[_Line]:
-    """Drop lines that a later one of the same job continues (``--status-interval``)."""
-    last: dict[tuple[str, ...], _Line] = {}
-    kept: list[_Line] = []
-    for line in lines:
-        identity = tuple(line.fields[line.name_at : line.name_at + 2])
-        before = last.get(identity)
-        if before is not None and line.continues(before):
-            kept.remove(before)
-        kept.append(line)
-        last[identity] = line
-    return kept
