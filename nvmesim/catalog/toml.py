@@ -33,9 +33,6 @@ _LONG_KEY: Final = re.compile(
 )
 
 
-# Reading -----------------------------------------------------------------------------------------
-
-
 def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
     """Return the tables of *path*; *error* in one line if there is no such file or it is broken."""
     try:
@@ -71,9 +68,6 @@ def checked_toml(text: str) -> str:
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"line {line} has a key of more than {MOST_KEY_PARTS} parts")
     return text
-
-
-# Files that a file names -------------------------------------------------------------------------
 
 
 def is_path(reference: str) -> bool:
@@ -119,9 +113,6 @@ def _references(item: object, key: str) -> Iterator[tuple[str, str]]:
         is_file = name in _FILES and not item.startswith(_COMMAND_LINES)
         if is_file or (name in _PROFILES and is_path(item)):
             yield key, item
-
-
-# Writing -----------------------------------------------------------------------------------------
 
 
 def show_quantity(profile: Frozen, key: str) -> str:

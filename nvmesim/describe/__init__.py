@@ -102,9 +102,6 @@ def collecting_script() -> str:
     return resources.files(__name__).joinpath("collect.sh").read_text(encoding="utf-8")
 
 
-# -- the scenario file -----------------------------------------------------------------------------
-
-
 def _header(server: Server, names: list[str], ignored: list[str]) -> list[str]:
     listed = ", ".join(shown(name) for name in names)
     lines = list(_wrapped(f"Written by nvmesim describe from {listed}.", "# ", "# "))

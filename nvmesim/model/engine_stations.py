@@ -82,8 +82,6 @@ class StripeRows:
             socket=self._socket, resource="engine-threads", burns="service",
         )  # fmt: skip
 
-    # -- times ----------------------------------------------------------------------------------
-
     def _ps(self, cycles: float) -> float:
         stretch = 1 / (1 - self._scenario.background)
         return cycles * stretch * 1e3 / self._scenario.sockets[self._socket].ghz
@@ -100,8 +98,6 @@ class StripeRows:
         cpus = sum(socket.logical_cpus for socket in self._scenario.sockets)
         takers = min(cpus, self._volume.workers + sum(g.n_threads for g in self._groups))
         return const(self._lock, round(n * self._ps(self._costs.shared.value * takers) / 2))
-
-    # -- programs -------------------------------------------------------------------------------
 
     def submit_rows(self, n: int) -> list[Row]:
         """The stripe cache's locks as the submitting thread of *n* rows passes them: half."""

@@ -147,8 +147,6 @@ class _Lowering:
             rebuilds=tuple(self.rebuilds),
         )  # fmt: skip
 
-    # -- drives ---------------------------------------------------------------------------------
-
     def _drives(self) -> dict[int, DriveModel]:
         groups = self.scenario.workload
         rebuild = any(v.rebuild for v in self.scenario.volumes)
@@ -189,8 +187,6 @@ class _Lowering:
         own = self.host.ps(cycles.alone, where.socket) + round(self.scenario.stack.latency.value)
         held = where.profile.host_submit
         return own if held is None else min(own, round(held.value))
-
-    # -- groups ---------------------------------------------------------------------------------
 
     def _spread(self, group: WorkloadGroup) -> list[tuple[int, list[int]]]:
         """Thread numbers of the group by socket."""
@@ -284,8 +280,6 @@ class _Lowering:
             self._traces[key] = read_replay(group.trace, group.speed)
             self.warnings += self._traces[key].notes
         return self._traces[key]
-
-    # -- background -----------------------------------------------------------------------------
 
     def _add_background(self) -> None:
         """Rebuilds, and what write-back caches write later."""

@@ -67,8 +67,6 @@ class Lowered:
     rebuilds: tuple[RebuildInfo, ...] = ()
 
 
-# -- caveats ---------------------------------------------------------------------------------------
-
 TURN_MS: Final = 3.0
 """Turn of a thread that wants the CPU all the time, with eight CPUs or more. Source: Linux
 kernel/sched/fair.c, sysctl_sched_base_slice: 0.75 ms x (1 + log2(8)), as of 6.6."""

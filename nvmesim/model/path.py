@@ -53,8 +53,6 @@ class Paths:
         crossing = self._crossing_rows(home, memory, write, n_bytes)
         return [*crossing, *self.memory_rows(memory, n_bytes, home=home, write=write)]
 
-    # -- adapters -------------------------------------------------------------------------------
-
     def _limit_rows(self, adapter: Adapter, drive: Drive) -> list[Row]:
         """Limits of *adapter* on commands: on all, and on those of each drive."""
         limits = (
@@ -105,8 +103,6 @@ class Paths:
             self._uplinks[name] = up, down
         return self._uplinks[name]
 
-    # -- sockets --------------------------------------------------------------------------------
-
     def _crossing_rows(self, home: int, memory: int, write: bool, n_bytes: int) -> list[Row]:
         """The interconnect between a device's socket and that of its buffers: a server a direction.
 
@@ -138,8 +134,6 @@ class Paths:
         assert joined is not None
         name = f"{joined.link.kind} {start}>{end}"
         return self._b.named(name, "link", resource="interconnect", ends=(start, end))
-
-    # -- memory ---------------------------------------------------------------------------------
 
     def memory_rows(
         self, socket: int, n_bytes: float, *, home: int | None = None, write: bool = False

@@ -72,8 +72,6 @@ class RecordTarget(VolumeTarget):
         slots = round(self._costs.active.value)
         return self._b.named(name, "gate", Kind.GATE, slots, drive=drive, resource="vdev-queue")
 
-    # -- plans ----------------------------------------------------------------------------------
-
     def plan(self, kind: RequestKind) -> Planned:
         """Reads of whole records: of a write, of those that it covers in part."""
         table = self._table(kind)
@@ -121,8 +119,6 @@ class RecordTarget(VolumeTarget):
         starts = range(kind.offset % step, record, step)
         touched = sum(-(-(start + kind.n_bytes) // record) for start in starts) / len(starts)
         return round(touched * record)
-
-    # -- programs -------------------------------------------------------------------------------
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
         """The pool's locks, reads and their check; a write waits for room among the dirty data."""

@@ -79,8 +79,6 @@ class VolumeTarget:
         self._before_flush: dict[RequestKind, float] = {}
         self._room, self._dirty = self._write_cache()
 
-    # -- gates ----------------------------------------------------------------------------------
-
     def _stripe_cache(self) -> int:
         """Gate of md's stripe cache, if more rows may be wanted at once than it has; else -1.
 
@@ -126,8 +124,6 @@ class VolumeTarget:
     def is_cached(self, kind: RequestKind) -> bool:
         """True if the request ends in the controller's cache, and a destager does the rest."""
         return kind.write and self._room >= 0
-
-    # -- plans ----------------------------------------------------------------------------------
 
     def plan(self, kind: RequestKind) -> Planned:
         """The plan table of *kind*, its children bound to the members' drives."""
@@ -190,8 +186,6 @@ class VolumeTarget:
             found.add(int(np.diff(table.plan_phase_ptr).max()) - 2)
         return frozenset(found)
 
-    # -- CPU time -------------------------------------------------------------------------------
-
     def split_by_thread(self, kind: RequestKind) -> float:
         """Share of the commands beyond the first that the submitting thread sends for a request.
 
@@ -207,8 +201,6 @@ class VolumeTarget:
         if self.on_controller:
             return 0.0, 0.0
         return self._engine.per_request.value, self._engine.per_child.value
-
-    # -- programs -------------------------------------------------------------------------------
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
         """The request from the engine's entry to its answer."""

@@ -113,9 +113,6 @@ def slow_states(
     return states
 
 
-# Overload ---------------------------------------------------------------------------------------
-
-
 def lowered_rate(
     scenario: ResolvedScenario, lowered: Lowered
 ) -> tuple[ResolvedScenario, Lowered, float]:
@@ -150,9 +147,6 @@ def carried_share(scenario: ResolvedScenario, lowered: Lowered) -> float:
     until = min(HORIZON_PS, max(1, round(ARRIVALS / rate * PS_PER_S)))
     batch = CompiledEngine(lowered.network, seed=SEED).advance(ARRIVALS, until)
     return batch.completions / max(1, batch.completions + max(0, batch.outstanding - closed))
-
-
-# Bitmap -----------------------------------------------------------------------------------------
 
 
 def clean_share(writes_per_region_s: float) -> float:
@@ -259,9 +253,6 @@ def _seconds(batch: Batch) -> float:
     return max((batch.end_ps - batch.start_ps) / PS_PER_S, 1e-12)
 
 
-# Rebuild ----------------------------------------------------------------------------------------
-
-
 def with_rebuilds(scenario: ResolvedScenario, lowered: Lowered) -> tuple[ResolvedScenario, Lowered]:
     """*scenario* with the pace of each rebuild that has a raised minimum, lowered again if any.
 
@@ -285,9 +276,6 @@ def with_rebuilds(scenario: ResolvedScenario, lowered: Lowered) -> tuple[Resolve
     }  # fmt: skip
     changed = _with_each(scenario, "rebuild_pace", paces)
     return changed, (trial if changed == waiting else lower(changed))
-
-
-# Write buffers ----------------------------------------------------------------------------------
 
 
 def _buffer_level(lowered: Lowered, *, is_variant: bool) -> float:

@@ -360,9 +360,6 @@ def _pinned(group: WorkloadGroup, socket: int | None = None) -> WorkloadGroup:
     return replace(group, socket=socket, buffers=None, interrupts=None)
 
 
-# Arrays and pools --------------------------------------------------------------------------------
-
-
 def larger_stripe_cache(s: ResolvedScenario) -> Change | None:
     """Four times md's stripe cache, where the load's writes want more rows than it has."""
     volumes = []

@@ -251,9 +251,6 @@ def mean_read_bytes(table: PlanTable) -> float:
     return float((weight - weight * table.child_is_write) @ table.child_bytes)
 
 
-# -- read balancing -----------------------------------------------------------------------------
-
-
 def _turned_plan(plan: TablePlan, turn: int, *, keep_all: bool) -> TablePlan:
     """*plan* with each child's alternatives turned, only the first kept unless *keep_all*."""
     phases = []

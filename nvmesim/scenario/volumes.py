@@ -157,8 +157,6 @@ class _Resolving:
             }
         )
 
-    # -- engine ---------------------------------------------------------------------------------
-
     def _engine(self) -> tuple[RaidEngineProfile, RaidEngineProfile]:
         spec, key = self.spec, self.key
         is_stated = "engine" in spec.model_fields_set
@@ -222,8 +220,6 @@ class _Resolving:
             most = min(most, own) if "sync_speed_max" in given else own
             least = least if "sync_speed_min" in given else round(kept)
         return min(least, most), most
-
-    # -- checks ---------------------------------------------------------------------------------
 
     def _check_members(self, engine: RaidEngineProfile) -> None:
         """Raise GeometryError if the engine builds the level with other numbers of members only."""

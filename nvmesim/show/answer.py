@@ -36,9 +36,6 @@ HELPS: Final = 0.02
 """A change whose gain begins above this is likely to help."""
 
 
-# What was asked -----------------------------------------------------------------------------------
-
-
 def asked(scenario: ResolvedScenario) -> str:
     """Return the load of *scenario* in words, all workloads of it."""
     groups = scenario.workload
@@ -86,9 +83,6 @@ def asked_of(group: WorkloadGroup) -> str:
     each = "each with " if group.n_threads > 1 else ""
     total = f": {group.in_flight:,} in flight" if group.in_flight != group.outstanding else ""
     return f"{text}, {each}{group.outstanding} in flight{at_each}{total}"
-
-
-# The answer ---------------------------------------------------------------------------------------
 
 
 def head(result: Result) -> list[b.Block]:
@@ -225,9 +219,6 @@ def rebuild_sentence(rebuild: Rebuild) -> str:
     )
 
 
-# What would help, and each workload ---------------------------------------------------------------
-
-
 def helping(found: Sequence[Relief]) -> list[Relief]:
     """The changes that bring something."""
     return [relief for relief in found if relief.gain >= LITTLE]
@@ -277,9 +268,6 @@ def groups(result: Result) -> b.Table | None:
     note = "above: requests slower than the goal (slo); time above: when more than 1 % of them were"
     heads = ["workload", "IOPS", "95 % within", *(f"{c} [us]" for c in COLUMNS), *shown]
     return b.table("Workloads", heads, rows, notes=[note] if "goal [us]" in shown else [])
-
-
-# For those who want to know more ------------------------------------------------------------------
 
 
 def known(result: Result) -> b.Fold:

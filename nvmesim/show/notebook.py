@@ -57,8 +57,6 @@ def _text(shown: Iterable[blocks.Block]) -> str:
     return text(shown)
 
 
-# Frames -------------------------------------------------------------------------------------------
-
 MOST_ROWS: Final = 60
 
 Show = Callable[[Any], str]

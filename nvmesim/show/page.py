@@ -99,9 +99,6 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-# What the templates use ---------------------------------------------------------------------------
-
-
 @functools.cache
 def _environment() -> Environment:
     def safe(value: Any) -> Any:

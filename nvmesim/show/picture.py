@@ -148,9 +148,6 @@ def picture(result: Result) -> str:
     return re.sub(r">\s+<", "><", svg).strip()
 
 
-# What is drawn ------------------------------------------------------------------------------------
-
-
 def loads(result: Result) -> Loads:
     """Stations of *result* by the part of the server they are; of equal ones the busiest."""
     found: Loads = defaultdict(dict)
@@ -239,8 +236,6 @@ def together(names: Sequence[str]) -> str:
         return f"{names[0]} … {names[-1]}"
     return f"{stems.pop()}{', '.join(f'{r[0]}–{r[-1]}' if r[1:] else str(r[0]) for r in runs)}"
 
-
-# Where it is drawn --------------------------------------------------------------------------------
 
 Hung: TypeAlias = tuple[int, int | None]
 """Numbers of a socket and of an adapter, None for the socket's own ports."""

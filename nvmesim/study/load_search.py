@@ -175,8 +175,6 @@ class LoadSearch:
                 return self._deepest(moved.applied.threads, moved.depth)
         return best
 
-    # One axis at a time ---------------------------------------------------------------------------
-
     def _deepest(self, threads: int, start: float) -> Trial:
         """The largest depth (or rate) that holds with so many threads; else the smallest tried."""
         low, high = self._bracket(threads, start)
@@ -241,8 +239,6 @@ class LoadSearch:
         if best.holds:
             return found if found.holds and found.iops > best.iops else None
         return found if found.holds or found.pressure < best.pressure else None
-
-    # Short runs -----------------------------------------------------------------------------------
 
     def _try(self, threads: int, depth: float) -> Trial:
         loaded, applied = self._at(threads, depth)
@@ -322,8 +318,6 @@ class LoadSearch:
         groups = tuple(map(scaled, groups))
         in_flight = sum(g.in_flight for g in groups if not g.is_open)
         return replace(self.scenario, workload=groups), Applied(threads, round(depth), in_flight)
-
-    # The run that decides -------------------------------------------------------------------------
 
     def _decided(self, best: Trial) -> Found:
         """Simulate longer at *best*; below it until the limits hold with their intervals."""

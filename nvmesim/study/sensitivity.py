@@ -155,9 +155,6 @@ def _frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_SCHEMA).sort("share", descending=True)
 
 
-# Shares of the interval --------------------------------------------------------------------------
-
-
 def _row(
     one: Input, spread: float | None, unmoved: float, at: Sequence[float | None], load: str
 ) -> dict[str, Any]:
@@ -230,9 +227,6 @@ def load_words(scenario: ResolvedScenario) -> str:
     size = format_size(group.block_sizes[0][0])
     depth = max(1, round(group.in_flight / max(1, len(scenario.drives))))
     return f"{name} of {size}" + ("" if group.is_open else f" at depth {depth}")
-
-
-# Inputs ------------------------------------------------------------------------------------------
 
 
 def _inputs(

@@ -51,8 +51,6 @@ class Api:
         self.jobs.close()
         self._scratch.remove()
 
-    # Design ---------------------------------------------------------------------------------------
-
     def design(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A design with controls moved: its TOML, the controls, and the job that answers."""
         self._cancel(asked.get("job"))
@@ -87,8 +85,6 @@ class Api:
         job = self.jobs.get(name) if isinstance(name, str) else None
         if job is not None:
             job.cancel()
-
-    # The other pages ------------------------------------------------------------------------------
 
     def compare(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start the comparison of two to four designs."""
@@ -211,9 +207,6 @@ def _price(text: Any) -> float | None:
     if not 0 < price < 1e12:
         raise InputError(f"price: {typed!r} is not an amount, such as 24500")
     return price
-
-
-# Requests -----------------------------------------------------------------------------------------
 
 
 def posted(action: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

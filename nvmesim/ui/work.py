@@ -49,9 +49,6 @@ MEMORY: Final = 2 << 30
 """Bytes of data that the process may hold; requests in flight may take half of them."""
 
 
-# The process --------------------------------------------------------------------------------------
-
-
 class Cancelled(KeyboardInterrupt):
     """The page wants this no more; a simulation ends as if Ctrl-C had been pressed."""
 
@@ -130,9 +127,6 @@ def _bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-# Predict ------------------------------------------------------------------------------------------
-
-
 def first_look(scenario: Scenario, seed: int | None = None) -> Result:
     """Return a result of few requests: what a slider is followed with."""
     return simulate(scenario, requests=COARSE_REQUESTS, seed=seed, reliefs=False, over_time=False,
@@ -153,9 +147,6 @@ def refine(job: Job, tables: Mapping[str, Any]) -> None:
                 verdict=whole.bottleneck.verdict)  # fmt: skip
     text = to_text(tables)
     job.keep_report(with_designs(page(whole, scenario_text=text), [text]))
-
-
-# Compare ------------------------------------------------------------------------------------------
 
 
 def designs_of(texts: Any) -> list[dict[str, Any]]:
@@ -207,9 +198,6 @@ def compare_designs(
     job.keep_report(on_one_page(with_designs(file, [to_text(t) for t in tables])))
 
 
-# Choose -------------------------------------------------------------------------------------------
-
-
 def choose_design(job: Job, goal: Mapping[str, Any]) -> None:
     """Publish what to buy for the tables of a goal."""
     from nvmesim.show.views.designs import choice_blocks
@@ -229,9 +217,6 @@ def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> 
     found = best(scenario_of(tables), **limits, progress=job.progress,
                  over={"volume.raid": levels} if levels else None)  # fmt: skip
     job.publish(html.html([*best_fragment(found), best_figures(found)]), met=found.best is not None)
-
-
-# Calibrate ----------------------------------------------------------------------------------------
 
 
 def calibrate(
@@ -254,9 +239,6 @@ def calibrate(
     text = to_toml(fit.profile)
     usable = not fit.profile.missed
     job.publish(evidence(fit), name=name, toml=text, profile=tomllib.loads(text), usable=usable)
-
-
-# Check --------------------------------------------------------------------------------------------
 
 
 def check_server(job: Job, tables: Mapping[str, Any], files: Sequence[str]) -> None:
@@ -292,9 +274,6 @@ WORK: Final[Mapping[str, Callable[..., None]]] = {
     "calibrate": calibrate, "check": check_server, "warm": warm,
 }  # fmt: skip
 """Work by the name that `Jobs.start` takes."""
-
-
-# Describe -----------------------------------------------------------------------------------------
 
 
 def describe_dumps(texts: Any, folder: Path) -> dict[str, Any]:

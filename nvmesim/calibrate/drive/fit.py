@@ -203,8 +203,6 @@ class _Fitting:
         }  # fmt: skip
         return with_numbers(profile, {k: v for k, v in update.items() if v})
 
-    # -- explanations ---------------------------------------------------------------------------
-
     def _explained(
         self, profile: DriveProfile, reads: Sequence[Point], writes: Sequence[Point],
         mixes: Sequence[Point],
@@ -305,8 +303,6 @@ class _Fitting:
             return self._writes_behind(self.limits, begun, profile, writes)
         return None
 
-    # -- reads ----------------------------------------------------------------------------------
-
     def _reads(
         self, template: DriveProfile, reads: Sequence[Point], ceiling: Ceiling | None
     ) -> Explanation:
@@ -386,8 +382,6 @@ class _Fitting:
         made = with_numbers(profile, {"write.program": program, "write.commands": None})
         joint = {k: v for k, v in begun.joint.items() if k != "write.program"} | columns
         return replace(begun, limit="drain", profile=made, joint=joint, writes=found)
-
-    # -- evidence -------------------------------------------------------------------------------
 
     def _judge(self, profile: DriveProfile, point: Point, used: bool) -> Judged:
         self.tell(f"checking {point.name}")

@@ -159,8 +159,6 @@ def with_writes(
     })  # fmt: skip
 
 
-# -- flushes ---------------------------------------------------------------------------------------
-
 LEAST_PS: Final = 0.2e6
 """Shortest flush that is fitted, ps."""
 VOLATILE_PS: Final = 100e6

@@ -164,9 +164,6 @@ def _fitted_number(value: float) -> Quantity:
     return Quantity(value=float(value), basis="fitted")
 
 
-# -- data -----------------------------------------------------------------------------------------
-
-
 def _tails(points: Sequence[Point], shallow: Point) -> list[PauseTail]:
     """Of those points whose whole distribution is known, or their percentiles far out."""
     body = shallow.percentiles_s.get(50.0)
@@ -190,9 +187,6 @@ def _tail(p: Point, first_s: float) -> PauseTail | None:
     inside, _ = np.histogram(values, edges, weights=counts)
     n = p.outstanding
     return PauseTail(n, p.read_fraction == 0, n / p.iops, beyond, inside / n)
-
-
-# -- likelihood -----------------------------------------------------------------------------------
 
 
 class _Rows:

@@ -154,8 +154,6 @@ class _Fitting:
             tuple(start.column(self._begin(structure), "name")), structure, sample, tuple(misses),
         )  # fmt: skip
 
-    # -- search ---------------------------------------------------------------------------------
-
     def _search(self) -> _Try:
         """Screen structures with few requests, twice as each choice depends on the others."""
         used = self.used
@@ -238,8 +236,6 @@ class _Fitting:
         inside = np.clip(np.asarray(begin), low, high).tolist()
         found = solve(residuals, inside, rounds=rounds, low=low, high=high, step=step)
         return _Try(structure, found)
-
-    # -- profiles -------------------------------------------------------------------------------
 
     def _made(self, x: Sequence[float] | Floats, structure: Structure) -> DriveProfile:
         names = start.column(self._begin(structure), "name")

@@ -206,9 +206,6 @@ def _cost(blocks: int, task: RowTask) -> int:
 
 
 @dataclass(frozen=True)
-# -- requests -------------------------------------------------------------------------------------
-
-
 class Span:
     """Rows of one stripe that a request covers alike; blocks are sets of data indices."""
 

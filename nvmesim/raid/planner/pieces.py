@@ -255,8 +255,6 @@ def joined(children: Iterable[RawChild], max_bytes: int, gap: int = 0) -> list[R
     return done
 
 
-# -- requests -------------------------------------------------------------------------------------
-
 BARRIER_UNIT: Final = 64 << 20
 """Source: Linux drivers/md/raid1.h, BARRIER_UNIT_SECTOR_SIZE, since 4.11."""
 

@@ -16,8 +16,6 @@ from nvmesim.study.best import STATES, Best
 from nvmesim.study.choose import Choice
 from nvmesim.study.size import Sizing
 
-# The largest load of each design ------------------------------------------------------------------
-
 MOST: Final = "Most IOPS within the goal"
 TRIED: Final = "p99 against throughput, with the goal"
 BEST_CAPTIONS: Final = {
@@ -97,8 +95,6 @@ def _tried(found: Best, colour: alt.Color, shape: alt.Shape) -> Drawing:
     )  # fmt: skip
 
 
-# What to buy --------------------------------------------------------------------------------------
-
 CHOICE_STATES: Final = {
     "chosen": "chosen", "runner-up": "meets the goal", "rejected": "rejected"
 }  # fmt: skip
@@ -148,9 +144,6 @@ def choice_chart(choice: Choice) -> Drawing:
     )  # fmt: skip
 
 
-# Side by side -------------------------------------------------------------------------------------
-
-
 def side_by_side(results: Mapping[str, Result]) -> dict[str, Drawing]:
     """Title -> chart, of results by name; p99 only where each has one."""
     iops: Rows = [
@@ -191,8 +184,6 @@ def _bars(found: Rows, title: str, colour: str) -> Drawing:
         height=34 * len(rows), says=f"{title}: {text}.",
     )  # fmt: skip
 
-
-# CPUs under load ----------------------------------------------------------------------------------
 
 MOST_CPUS: Final = 5
 FULL: Final = 99.9

@@ -63,9 +63,6 @@ def _shape(judged: Judged) -> str:
     return f"{judged.point.jobs} x {judged.point.iodepth}"
 
 
-# Against depth ------------------------------------------------------------------------------------
-
-
 def _pair(
     j: Judged, of: str, measured: float | None, fitted: float | None, factor: float
 ) -> dict[str, Any]:
@@ -95,9 +92,6 @@ def _against_depth(pairs: Rows, title: str, colours: Mapping[str, str] | None = 
                tips=shown),
         height=260, says=f"{title} against requests in flight, measured and fitted.",
     )  # fmt: skip
-
-
-# Distributions ------------------------------------------------------------------------------------
 
 
 def _distribution(points: Sequence[Judged]) -> Drawing:
@@ -138,9 +132,6 @@ def _nines_chart(rows: Rows, names: Sequence[str], note: str) -> Drawing:
     )  # fmt: skip
 
 
-# Over time ----------------------------------------------------------------------------------------
-
-
 def requests_over_time(at_s: Floats, tables: Mapping[str, Floats]) -> Drawing:
     """Median and p99 of single requests in windows of time."""
     edges = np.linspace(float(at_s[0]), float(at_s[-1]), min(WINDOWS, max(4, len(at_s) // 50)) + 1)
@@ -158,9 +149,6 @@ def requests_over_time(at_s: Floats, tables: Mapping[str, Floats]) -> Drawing:
     up = c.y("us", "latency, µs", log=[r["us"] for r in rows])
     line = c.mark("line", rows, across, up, look.colour, look.dash, strokeWidth=1.5)
     return c.layered(line, height=220, says="Latency over time")
-
-
-# Published sets -----------------------------------------------------------------------------------
 
 
 def score_charts(scores: Sequence[Score]) -> dict[str, tuple[Drawing, str]]:

@@ -147,9 +147,6 @@ def members(result: Result) -> Drawing:
     )  # fmt: skip
 
 
-# Curves ----------------------------------------------------------------------------------------
-
-
 def throughput_curve(result: Result) -> Drawing:
     """Simulated throughput against outstanding requests, under its bound lines."""
     total = result.total.iops

@@ -21,9 +21,6 @@ _BAND: Final = {"kiops": "iops", "low": "iops_low", "high": "iops_high"}
 _NONE: Final = "no point without an error"
 
 
-# How it scales, and where it bends ----------------------------------------------------------------
-
-
 def scaling(
     frame: pl.DataFrame, over: str = "drives", *, by: str | None = None, title: str = "",
     ideal: bool = True,
@@ -191,9 +188,6 @@ def _load_bounds(rows: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:
     return layers
 
 
-# Where its load moves -----------------------------------------------------------------------------
-
-
 def heat(frame: pl.DataFrame, over: str, *, title: str = "") -> Drawing:
     """How busy the fullest station of each kind is at each value of *over*: the busier, the darker.
 
@@ -228,9 +222,6 @@ def heat(frame: pl.DataFrame, over: str, *, title: str = "") -> Drawing:
         height=26 * len(stations),
         says=f"Busy, in percent, against {title or over}. {'; '.join(notes)}.",
     )  # fmt: skip
-
-
-# Beside points -----------------------------------------------------------------------------------
 
 
 def beside(named: Rows, every: Rows, across: alt.X, up: alt.Y) -> list[alt.Chart]:

@@ -19,9 +19,6 @@ REASONS = 12
 """Rejected candidates whose reasons are listed; the chart has all."""
 
 
-# The largest load (`nvmesim best`) ----------------------------------------------------------------
-
-
 def best_page(found: Best) -> str:
     """Return one HTML page that loads nothing: answer, table, charts."""
     return document(f"{found.scenario} · nvmesim best", best_blocks(found))
@@ -88,9 +85,6 @@ def _not_met(found: Best) -> b.Bullets | None:
     return b.Bullets(tuple(lines), "Not met") if lines else None
 
 
-# What to buy (`nvmesim choose`) -------------------------------------------------------------------
-
-
 def choice_page(choice: Choice, title: str) -> str:
     """Return one HTML page that loads nothing."""
     return document(f"{title} · nvmesim choose", choice_blocks(choice, title))
@@ -136,9 +130,6 @@ def _met(choice: Choice, met: list[Candidate]) -> b.Table:
             words.chance(c.p_meets), f"{c.row['fullest']} ({words.percent(c.row['utilization'])})",
         ])  # fmt: skip
     return b.table("Candidates that meet the goal", heads, rows)
-
-
-# Which is better (`nvmesim compare`) --------------------------------------------------------------
 
 
 def comparison_blocks(found: Comparison) -> list[b.Block]:

@@ -84,9 +84,6 @@ def fit_blocks(fit: AnyFit) -> list[b.Block]:
     ]
 
 
-# Points -------------------------------------------------------------------------------------------
-
-
 def points(fit: DriveFit | StackFit) -> b.Table:
     """Each point as it was measured, and how far off the fitted profile is."""
     known = {k for j in fit.points for k in j.residual}
@@ -121,9 +118,6 @@ def _charts(fit: DriveFit | StackFit) -> dict[str, tuple[Any, str]]:
     from nvmesim.show.charts.fit_charts import all_charts
 
     return {t: (drawn, CAPTIONS.get(t.split()[0], "")) for t, drawn in all_charts(fit).items()}
-
-
-# Single requests ----------------------------------------------------------------------------------
 
 
 def _of_requests(fit: TraceFit | EmpiricalFit, warnings: b.Warnings) -> list[b.Block]:
@@ -181,9 +175,6 @@ def _of_samples(fit: EmpiricalFit, warnings: b.Warnings) -> list[b.Block]:
         head, warnings, b.Section("Charts", (chart,)),
         b.Section("Percentiles", (b.table("Percentiles", heads, rows),), on_terminal=True),
     ]  # fmt: skip
-
-
-# The profile --------------------------------------------------------------------------------------
 
 
 def profile_blocks(fit: AnyFit) -> list[b.Block]:

@@ -66,9 +66,6 @@ _METRICS: Final = {"iops": "IOPS", "lat_mean_us": "mean latency", "lat_p50_us": 
                    "lat_p99_us": "p99", "lat_p99_9_us": "p99.9"}  # fmt: skip
 
 
-# How many GHz -------------------------------------------------------------------------------------
-
-
 def sizing_blocks(sizing: Sizing, *, all_cpus: bool = False) -> list[Block]:
     """GHz that are needed, and the CPUs that carry the load with the least of them, or all."""
     load = sizing.load
@@ -109,9 +106,6 @@ def sizing_page(sizing: Sizing) -> str:
     title = f"CPUs for {format_iops(sizing.load.iops)}"
     _, asked, *more = sizing_blocks(sizing, all_cpus=True)
     return chart_page(sizing.chart(), title, *more, first=[asked])
-
-
-# What the answer depends on -----------------------------------------------------------------------
 
 
 def sensitivity_blocks(

@@ -32,9 +32,6 @@ SURE: Final = 0.5
 """Probability that nothing is wrong from which no explanation is shown."""
 
 
-# A capture (`nvmesim trace`) ----------------------------------------------------------------------
-
-
 def capture_blocks(capture: Capture) -> list[Block]:
     """A headline with format and counts, and a row for each operation of each measurement."""
     every = rows(capture)
@@ -109,9 +106,6 @@ def load_text(conditions: Conditions) -> str:
     if conditions.targets is not None and conditions.targets > 1:
         parts.append(f"{conditions.targets} targets")
     return ", ".join(parts)
-
-
-# A diagnosis (`nvmesim diagnose`) -----------------------------------------------------------------
 
 
 def diagnosis_page(found: Diagnosis) -> str:

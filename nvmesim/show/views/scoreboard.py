@@ -101,9 +101,6 @@ def counted_words(found: Coverage) -> str:
     )
 
 
-# As Markdown --------------------------------------------------------------------------------------
-
-
 def report(score: Score) -> str:
     """The ``report.md`` of a set."""
     file, found = score.published.file, summary([score])
@@ -164,9 +161,6 @@ def _overview(scores: Sequence[Score]) -> str:
         grade = GRADES[file.grade] + (f" (text {file.text})" if file.text else "")
         rows.append([f"[{name}]({name}/report.md)", grade, *map(str, counts)])
     return markdown(table("Sets", heads, rows))
-
-
-# On a terminal and as a page ----------------------------------------------------------------------
 
 
 def score_blocks(scores: Sequence[Score]) -> list[Block]:

@@ -194,9 +194,6 @@ class Plan:
         return [scenario_of_row(row, profile, self.stack, self.link) for row in self.rows]
 
 
-# One row after another ---------------------------------------------------------------------------
-
-
 def measure(plan: Plan) -> Measuring:
     """Measure rows until the next would bring little, or time is over, and fit the drive.
 
@@ -301,9 +298,6 @@ def _looked_at(
     except (FitError, CaptureError, InputError):
         return None, None
     return fit, _Emulator.of(fit.profile, plan)
-
-
-# What a row would tell ---------------------------------------------------------------------------
 
 
 def scenario_of_row(row: Row, profile: DriveProfile, stack: str, link: str) -> ResolvedScenario:

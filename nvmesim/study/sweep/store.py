@@ -26,9 +26,6 @@ METADATA: Final = "nvmesim"
 FORMATS: Final = (".parquet", ".csv")
 
 
-# The table --------------------------------------------------------------------------------------
-
-
 def check_format(path: Path) -> Path:
     """Return *path*; InputError unless the ending of *path* names a format that is written.
 
@@ -84,9 +81,6 @@ def finished(path: Path, head: Mapping[str, Any]) -> pl.DataFrame | None:
     return pl.read_parquet(path)
 
 
-# Which sweep a file is of -----------------------------------------------------------------------
-
-
 def header(plan: Mapping[str, Any], inputs: str, settings: Settings) -> dict[str, Any]:
     """Return what says which sweep a file is of: program, catalog, scenario, points, settings."""
     return {
@@ -111,9 +105,6 @@ def check_same(file: Path, found: Any, wanted: Mapping[str, Any]) -> None:
     ):  # fmt: skip
         if content_of(found[part]) != content_of(wanted[part]):
             raise InputError(f"{file}: {what}")
-
-
-# Finished points --------------------------------------------------------------------------------
 
 
 class Store:

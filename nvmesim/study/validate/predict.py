@@ -188,9 +188,6 @@ def _compared(metric: str, result: Result, reference: Result) -> Value:
 
 
 @dataclass
-# The naive answer ---------------------------------------------------------------------------------
-
-
 class Naive:
     """Naive answers; each small scenario behind them is simulated once."""
 

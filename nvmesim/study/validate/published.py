@@ -407,9 +407,6 @@ def stack_of(config: Config) -> frozenset[str]:
     return frozenset(change for change in config.set if change.startswith("server.stack"))
 
 
-# A new set ----------------------------------------------------------------------------------------
-
-
 def new_set(folder: Path) -> list[Path]:
     """Write a set to start from into *folder*, which must be new or empty; return its files."""
     name = toml_text(_made(folder))

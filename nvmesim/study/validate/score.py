@@ -230,9 +230,6 @@ def _judged(line: Line, value: Value | None) -> CoveredRow | None:
     return CoveredRow(source, line.row.measured, value.value, value.low, value.high, line.naive)
 
 
-# The model's error on the published sets ----------------------------------------------------------
-
-
 def misses(scores: Sequence[Score]) -> Iterator[Miss]:
     """Yield how far the model was off on each measured number that tells about it.
 
