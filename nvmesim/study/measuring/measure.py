@@ -308,8 +308,7 @@ def scenario_of_row(row: Row, profile: DriveProfile, stack: str, link: str) -> R
         "drives": [{"profile": tomllib.loads(to_toml(profile)), "link": link}],
         "workload": [{
             "access": "random" if row.op.startswith("rand") else "sequential",
-            "block_size": f"{row.kib} KiB",
-            "read": {"read": 1.0, "randread": 1.0, "randrw": 0.7}.get(row.op, 0.0),
+            "block_size": f"{row.kib} KiB", "read": row.read_share,
             "threads_total": row.jobs, "outstanding": row.depth,
         }],
     }  # fmt: skip

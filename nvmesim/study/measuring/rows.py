@@ -37,6 +37,11 @@ class Row:
         """True if it overwrites data."""
         return self.op not in ("read", "randread")
 
+    @property
+    def read_share(self) -> float:
+        """Share of its requests that read."""
+        return {"read": 1.0, "randread": 1.0, "randrw": 0.7}.get(self.op, 0.0)
+
 
 PLAN: Final = (
     Row("rr-qd1", "randread", 4, 1, 1, "latency of one read: the die and the path to it"),
