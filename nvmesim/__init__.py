@@ -3,8 +3,6 @@
 The public names are imported when they are first used, so that `import nvmesim` stays quick.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Names of NumPy arrays by their element, for annotations."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -7,8 +7,6 @@ cut copy). Whatever goes wrong with code costs a compilation, and one line in th
 no handler is configured); nothing is raised.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

@@ -4,8 +4,6 @@
 by its name when something is drawn, so that no room below it imports it.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files are written beside their place and then renamed: whole or not at all; values for JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -4,8 +4,6 @@ Counts are limits in total, checked before anything of their size is made. Memor
 requests and commands in flight, which is what grows: ``--max-memory`` changes it.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Final
 

@@ -8,8 +8,6 @@ Numba has no switch for it. So its module of settings is loaded without YAML at 
 told a name that is not a file. A Numba that was imported before nvmesim is left as it is.
 """
 
-from __future__ import annotations
-
 import importlib.machinery
 import os
 import sys

@@ -13,8 +13,6 @@ Source of the mixing function: SplitMix64, Steele, Lea and Flood, "Fast splittab
 number generators", OOPSLA 2014 (finaliser "variant 13").
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -4,8 +4,6 @@ Inside nvmesim time is int picoseconds, sizes are int bytes, frequencies and ban
 per second. KiB, MiB, GiB are powers of two; kB, MB, GB are powers of ten (IEC 80000-13).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Warnings: a sentence for people, a code for programs, and what it is about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

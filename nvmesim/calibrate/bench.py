@@ -1,7 +1,5 @@
 """The bench that a capture was made on, simulated: one drive, the host and the link around it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

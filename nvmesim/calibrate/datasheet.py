@@ -7,8 +7,6 @@ writes in the steady state, sequential 128 KiB at a deep queue, latency of a lon
 that of a write into the buffer.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

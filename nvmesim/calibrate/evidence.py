@@ -1,7 +1,5 @@
 """A fit: its profile with intervals and joint draws, and what is shown beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar

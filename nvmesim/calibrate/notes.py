@@ -1,7 +1,5 @@
 """Notes of a fit on the files it read, and on points that no drive of this model makes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A capture as the JSON-ready object of ``nvmesim trace --json``."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final

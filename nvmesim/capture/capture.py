@@ -5,8 +5,6 @@ span, a row of a points table). Latencies are seconds here because they come as 
 clock ticks; `clat` and `lat` are fio's (lat = slat + clat) and are never mixed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ bandwidth is rate times size. What fails is said with both numbers and left out;
 on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final

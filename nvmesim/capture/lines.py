@@ -5,8 +5,6 @@ optional. What is not a row is handed to the format, which knows headers and mes
 counted. Polars splits lines a chunk ahead on another thread.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -6,8 +6,6 @@ sample is accepted by two, so the order only saves imports. Readers of installed
 point `nvmesim.readers`) are asked last: they never change how a known file is read.
 """
 
-from __future__ import annotations
-
 import glob
 import importlib
 import math

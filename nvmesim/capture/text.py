@@ -4,8 +4,6 @@ gz, zst, xz and bz2 are recognised by their first bytes. Text may be UTF-8 or UT
 ``>``), with or without a byte-order mark, with LF, CRLF or CR line ends: readers see plain LF text.
 """
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import gzip

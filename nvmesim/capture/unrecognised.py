@@ -4,8 +4,6 @@ Of the latter it is said what they are, and what to do instead; among them are t
 nvmesim once read.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from typing import Any, Final, Literal, NamedTuple

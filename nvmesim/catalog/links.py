@@ -11,8 +11,6 @@ How close the published 4 KiB ceilings (Team, 2019 scaling article: SATA3 150k, 
 payloads PCIe 3.0 x4 carries 785k.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, replace

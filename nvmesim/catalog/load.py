@@ -3,8 +3,6 @@
 Servers and cloud instances of the catalog stand in two tables, a row a platform.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import re

@@ -1,7 +1,5 @@
 """Pydantic's errors as one line that a person can act on: key, value, what would do."""
 
-from __future__ import annotations
-
 import re
 import types
 from typing import Annotated, Any, Final, Union, get_args, get_origin

@@ -5,8 +5,6 @@ into the folder of the file that has it, or the folder that the user stands in; 
 the user may point, with ``--set`` or from Python.
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import os

@@ -1,7 +1,5 @@
 """The group of commands, and how its errors become one line and an exit code."""
 
-from __future__ import annotations
-
 import errno
 import importlib
 import os

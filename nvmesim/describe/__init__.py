@@ -1,7 +1,5 @@
 """A scenario from a server's own dumps: lscpu, lspci, lstopo, nvme list, lsblk, md."""
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 import tomllib

@@ -1,7 +1,5 @@
 """Readers of ``lscpu``, ``nvme list``, ``lsblk``, ``mdadm --detail`` and ``/proc/mdstat``."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Readers of ``lspci -vv`` and ``lstopo --of xml`` (hwloc 1.11 to 3): where drives are, links."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping

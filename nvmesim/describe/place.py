@@ -1,7 +1,5 @@
 """From what was read to sockets, uplinks, drives by number and volumes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

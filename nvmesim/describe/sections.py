@@ -3,8 +3,6 @@
 What all dumps of one server say is put together here.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

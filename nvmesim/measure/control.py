@@ -4,8 +4,6 @@ Three ways to stop: a precision, an exact number of requests, or a simulated tim
 last two count from the end of the warm-up. An open loop whose backlog grows is stopped as unstable.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

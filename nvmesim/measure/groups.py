@@ -1,7 +1,5 @@
 """Each workload group by itself, over time, and how often it exceeds what was agreed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 Source: common random numbers, Law and Kelton, Simulation Modeling and Analysis, chapter 11.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

@@ -9,8 +9,6 @@ second stream with many windows outstanding holds that rate. Source: Linux drive
 md_do_sync and is_mddev_idle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final

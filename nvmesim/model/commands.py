@@ -1,7 +1,5 @@
 """Commands of drives: their programs, and a drive that is a target of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise

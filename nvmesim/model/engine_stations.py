@@ -1,7 +1,5 @@
 """Threads, locks and files of a volume's RAID engine, as stations."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from nvmesim.catalog.engine_profile import EngineLock

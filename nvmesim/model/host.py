@@ -19,8 +19,6 @@ load. Source: io_uring_enter(2) and io_uring_setup(2), IORING_SETUP_SQPOLL; fio'
 iodepth_batch_submit and sqthread_poll.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

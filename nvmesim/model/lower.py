@@ -4,8 +4,6 @@ Every workload group becomes one network group per socket that its threads run o
 know where the memory is. Threads without a socket are spread over the sockets in turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

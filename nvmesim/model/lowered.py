@@ -1,7 +1,5 @@
 """Result of lowering: the network, what its parts stand for, and caveats of the prediction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """The way between a drive's port and its buffers: adapters, uplinks, sockets, memory."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from nvmesim.catalog.links import LINE_BYTES, Link, command_time_ps, transfer_time_ps

@@ -6,8 +6,6 @@ writers are slowed down to what is flushed. So in steady state it works as a wri
 the host. Source: OpenZFS dmu_tx.c (dmu_tx_delay), dsl_pool.c (zfs_dirty_data_max), txg.c.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Final

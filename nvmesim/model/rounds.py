@@ -1,7 +1,5 @@
 """A disk that serves in rounds: a virtual disk's host thread, which moves the data itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -5,8 +5,6 @@ size) from one socket, the program of the request and the plans it draws from. W
 the plan tables; here their children get the programs of real drives.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Plan tables of a resolved volume: its geometry, columns, zones and read policy put together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A measured run on its way to a `Result`: the what-ifs, and everything that a prediction says."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ Denning and Buzen, "The operational analysis of queueing network models", ACM Co
 10(3), 1978. A bound says what a station could do at most; what a change brings is simulated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final

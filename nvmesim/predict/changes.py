@@ -1,7 +1,5 @@
 """A change of a scenario that could relieve a bottleneck, and how it is made of others."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

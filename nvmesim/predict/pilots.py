@@ -1,7 +1,5 @@
 """Short runs made before a run: its slow states (overload, bitmap, rebuild, buffers)."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections import deque

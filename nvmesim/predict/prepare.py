@@ -1,7 +1,5 @@
 """A scenario on its way to a run: resolved, its slow states found, lowered, with an engine."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

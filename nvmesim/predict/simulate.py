@@ -1,7 +1,5 @@
 """From a scenario to a prediction: lower it, run it, judge it, and try what could relieve it."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

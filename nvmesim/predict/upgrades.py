@@ -1,7 +1,5 @@
 """Changes that could relieve a bottleneck: one resolved scenario to another, or None."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Short runs of changed scenarios: reliefs, the curve of outstanding, draws of the calibration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final

@@ -4,8 +4,6 @@ Words: a *bio* is what md issues to a member, a *child* the command that the mem
 block layer has merged bios; a *phase* ends when its slowest child ends.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from typing import Any, Final, Literal

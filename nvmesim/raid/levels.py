@@ -4,8 +4,6 @@ A new level is a record here, its planner in `nvmesim.raid.planner`, and a line 
 `nvmesim.raid.planner.plan.PLANNERS`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Rules as measured block by block (md ground truth, kernel 6.1.192, mdadm 4.2). A
 value; offsets are bytes on the volume, member offsets are bytes from the start of a member's data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

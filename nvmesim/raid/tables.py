@@ -4,8 +4,6 @@ A layout repeats, so a plan is made once for each class of offsets: the place in
 stripes, and for requests that cross a chunk boundary the offset in the chunk.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Field types of a scenario: text with a unit in the file, a number inside, text when dumped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Sockets, interconnect, adapters and drives of a scenario, looked up and checked together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scenario files: TOML and ``--set`` changes in, a `Scenario` or one good error out, and back."""
 
-from __future__ import annotations
-
 import copy
 import tomllib
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Pools of ZFS in a scenario: their records, and what of Linux md they do not have."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from nvmesim import units

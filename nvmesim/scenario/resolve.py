@@ -1,7 +1,5 @@
 """From a checked file to everything a prediction depends on: names looked up, defaults taken."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 

@@ -1,7 +1,5 @@
 """RAID volumes of a scenario: members, geometry and engine, checked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final, cast
 

@@ -1,7 +1,5 @@
 """Workload groups of a scenario: targets found, defaults taken, other tools' options translated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The answer of `nvmesim run` as blocks: what a terminal, a page and a notebook all show of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final

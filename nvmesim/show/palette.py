@@ -1,7 +1,5 @@
 """Colours of the charts and the picture; they stay apart in grey and for the colour-blind."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

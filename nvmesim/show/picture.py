@@ -4,8 +4,6 @@ A link is two pipes, as thick as it is fast, filled as far as it is in use. What
 to its drives runs horizontally, what crosses between sockets vertically: no line crosses another.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The report of a result: one HTML page to send to a colleague, readable with no network."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Stations and drives in groups: what does the same for equal drives is one line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """An answer as a person reads it on a terminal."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator
 

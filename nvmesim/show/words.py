@@ -1,7 +1,5 @@
 """Numbers and names as text, the same on a terminal, in a page and in a chart."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

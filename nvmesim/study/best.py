@@ -1,7 +1,5 @@
 """The most IOPS within a latency goal, of each design: healthy, a drive failed, rebuilding."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ First by the parts alone, then by operational bounds from short runs; what is le
 cheapest first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice

@@ -1,7 +1,5 @@
 """What every search over designs shares: its goal, its names, and the limits it holds to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 IOPS and latency rise with the load: it lies between one that holds and one that does not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

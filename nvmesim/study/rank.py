@@ -4,8 +4,6 @@ Procedure KN: Kim and Nelson, "A fully sequential procedure for indifference-zon
 simulation", ACM TOMACS 11(3), 2001: all share random numbers, those that fall behind drop out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

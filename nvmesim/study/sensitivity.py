@@ -1,7 +1,5 @@
 """Sensitivity of an answer: each uncertain input at its low and high value, simulated again."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence

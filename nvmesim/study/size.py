@@ -4,8 +4,6 @@ The *rule* of the published tables (Team, 2019) is cycles per IO x IOPS over the
 operating system shows. *SMT-aware*: two busy siblings do ``smt_yield`` of one thread's work.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

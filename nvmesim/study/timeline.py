@@ -1,7 +1,5 @@
 """`ns.timeline`: every step of the first requests, recorded by the SimPy engine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

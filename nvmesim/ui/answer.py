@@ -1,7 +1,5 @@
 """A result as the part of the page that follows the controls, and quotes side by side."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

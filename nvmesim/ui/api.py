@@ -1,7 +1,5 @@
 """The app's JSON interface; every refusal is one sentence."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The pages of `nvmesim ui` and where each request goes."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence

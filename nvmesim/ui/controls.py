@@ -1,7 +1,5 @@
 """The controls of the design page: each is a key of the scenario, or a choice that sets some."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

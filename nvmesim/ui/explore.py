@@ -1,7 +1,5 @@
 """`ns.explore`: sliders for a scenario's keys; each position is simulated anew."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

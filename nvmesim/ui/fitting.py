@@ -1,7 +1,5 @@
 """What does not fit together in a design although it can be simulated, and what would make it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The form of the Choose page: each field is a key of the goal, whose TOML stands beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -6,8 +6,6 @@ port, carry the secret of this run in its path, and, where it changes something,
 origin.
 """
 
-from __future__ import annotations
-
 import secrets
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Work in the background, each piece in a process that can be killed; what it has found so far."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

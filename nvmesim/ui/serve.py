@@ -1,7 +1,5 @@
 """The app on this machine alone: a free port, a secret in its address, the browser."""
 
-from __future__ import annotations
-
 import secrets
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Tables from what a page sends: no path in it is ever opened."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Work that the pages ask for, in a process of its own: predict, compare, choose, calibrate."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

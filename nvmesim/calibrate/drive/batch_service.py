@@ -4,8 +4,6 @@ n requests in flight take a + b n, together (`notes.law_of_rounds`). Whether suc
 disk or a bank of dies tells a depth better that neither saw decides which of them it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

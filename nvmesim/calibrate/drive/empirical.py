@@ -4,8 +4,6 @@ Requests of an episode resampled one by one give intervals that are many times t
 few memories of the series long keep what lasts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

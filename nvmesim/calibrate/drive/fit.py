@@ -5,8 +5,6 @@ costs and link, so the profile holds the drive alone; without one, the host stay
 constants (`host_included`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """What a fitted drive makes of its own rows: those it misses, and what they leave open."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import log
 from typing import Final

@@ -1,7 +1,5 @@
 """Fit what larger reads take: bytes alone, or data engines that move units one after the other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final

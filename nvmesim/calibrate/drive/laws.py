@@ -7,8 +7,6 @@ X is not a ceiling. Sources: Little 1961; Denning and Buzen 1978 (operational bo
 Lavenberg 1980 (mean value analysis).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

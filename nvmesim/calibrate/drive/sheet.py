@@ -1,7 +1,5 @@
 """A drive from its data sheet: the figures fitted as rows, and marked as the vendor's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

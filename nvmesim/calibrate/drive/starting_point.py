@@ -4,8 +4,6 @@ It starts from rows that measure the drive, doubts about their host, and a blank
 are of sequential rows; rows that no drive's link carries are said.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -8,8 +8,6 @@ mechanism: Wu and He 2012, Reducing SSD read latency via NAND flash program and 
 (FAST '12).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Final

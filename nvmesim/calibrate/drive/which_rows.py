@@ -1,7 +1,5 @@
 """Which rows measure the drive, and what is said of those that do not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter

@@ -11,8 +11,6 @@ each costs more is the host's; a volatile drive executes one at a time. Source: 
 block/blk-core.c (submit_bio_noacct) and block/blk-flush.c.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal

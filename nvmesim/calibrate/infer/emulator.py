@@ -5,8 +5,6 @@ Bends are shrunk towards none, as far as the data leave it open: a quadratic of 
 the larger part of what such an emulator is unsure of.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

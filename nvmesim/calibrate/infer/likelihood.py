@@ -9,8 +9,6 @@ control variate of Kennedy and O'Hagan 2000, predicting the output from a comple
 fast approximations are available (a constant discrepancy).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -7,8 +7,6 @@ A fit that is asked to stop ends with the best that it has, not with nothing: se
 their steps, for a signal that came in the middle of one would lose it.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence

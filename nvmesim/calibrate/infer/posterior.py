@@ -8,8 +8,6 @@ that one that was off does no harm. Sources: Wood 2010 (synthetic likelihood); C
 and Robert 2012 (adaptive importance sampling).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Measured points make one: their figures, how sure each is, how a simulation gives them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple

@@ -1,7 +1,5 @@
 """Numbers at the optimum of their rows, with joint draws about it and of what no row tells."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

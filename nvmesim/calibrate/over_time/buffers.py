@@ -4,8 +4,6 @@ One step down in the bytes written per second is a buffer that was full: what wa
 then, less what drained meanwhile, is its size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ over the disk's own latency and the limit, with a sharp knee between them. Reads
 it. Saved-up tokens let a run begin faster, until they are spent: one step down in its series.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

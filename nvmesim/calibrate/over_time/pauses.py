@@ -5,8 +5,6 @@ above the body P(latency > median + x) = hit P(length > x). A pause of the host 
 (hit = rate times the time of a round), a stall with a request (hit = n times its share).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal

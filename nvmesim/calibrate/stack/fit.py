@@ -5,8 +5,6 @@ turn, and the draws are made with the last drive. Without CPU figures, rows of f
 what a request costs (`with_full_threads`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

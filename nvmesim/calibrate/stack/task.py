@@ -1,7 +1,5 @@
 """A stack's costs as coordinates, and how well the CPU time of points is explained by them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter

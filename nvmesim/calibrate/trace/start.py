@@ -1,7 +1,5 @@
 """Where the search for a trace's drive begins, and the profile of its numbers: dies or rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

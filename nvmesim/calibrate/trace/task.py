@@ -3,8 +3,6 @@
 Classes are by operation and size or depth; the percentiles of each are compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

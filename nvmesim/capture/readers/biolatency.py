@@ -5,8 +5,6 @@ bins say how many requests took between their bounds; they do not say which were
 the result is `Measurement.mixed` unless the tool ran with ``-F`` and printed the flags.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Final

@@ -9,8 +9,6 @@ Source: blkparse(1), blktrace 1.2.0 blkparse_fmt.c; linux/include/trace/events/b
 C). Times count from the start of the trace, sectors are 512 B always.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 Source: linux/include/uapi/linux/blktrace_api.h, struct blk_io_trace version 7 (kernel 2.6.23 on).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path

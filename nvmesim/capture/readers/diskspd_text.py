@@ -4,8 +4,6 @@ The header of a table says which columns it has. Totals are read from the ``tota
 people cut thread rows out of what they paste; a span without them is cut and left out.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple

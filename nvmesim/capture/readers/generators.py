@@ -9,8 +9,6 @@ Source: breuner/elbencho, Statistics.cpp (printPhaseResultsTableHeader and what 
 vdbench 5.04.07 manual, "Flatfile selective parsing" and "Summary report".
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ PROCESSOR, WORKER and DISK rows behind it. Response times are total ones (``lat`
 Source: Iometer 1.1, ManagerList.cpp SaveResults.
 """
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass, field
 from typing import Final

@@ -8,8 +8,6 @@ or the row of averages where it stands alone. Source: sysstat 9 to 12, iostat.c 
 column names (await, avgqu-sz, rsec/s) are known.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ CSV, a row a measured point; blank cells are unknown and ``#`` starts a comment 
 ``,``, ``;`` or a tab; with ``;`` or a tab a decimal comma is read too (German and Russian Excel).
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import re

@@ -11,8 +11,6 @@ format_speed; koct9i/ioping, ioping.c, dump_statistics; spdk, app/spdk_nvme_perf
 (print_performance, print_latency_statistics) and examples/bdev/bdevperf/bdevperf.c.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ Sources: the READMEs of MSR Cambridge (SNIA 388), Alibaba block traces 2020, Ten
 27917), K5cloud 2018, SYSTOR '17 (SNIA 4928), SPC trace file format 1.0.1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

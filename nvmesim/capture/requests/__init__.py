@@ -1,7 +1,5 @@
 """Tables of single requests: pairing, depth, statistics in flat memory; codes that they share."""
 
-from __future__ import annotations
-
 from typing import Final
 
 READ, WRITE, FLUSH, OTHER, UNKNOWN = range(5)

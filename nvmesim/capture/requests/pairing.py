@@ -7,8 +7,6 @@ by bio, from Q to the last C that covers it. What cannot be matched is counted a
 guessed.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator

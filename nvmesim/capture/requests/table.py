@@ -6,8 +6,6 @@ same function again behind a lazy frame, so that a trace larger than memory is r
 Where a file gives issue and latency on one line, the depth is worked out here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """How sure a measured run is: the parts that need no simulation, and all four together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What follows from figures and their intervals: CPU, bounds, gains, goals."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Final

@@ -10,8 +10,6 @@ Sources: Plackett and Burman, "The design of optimum multifactorial experiments"
 "Point estimates for probability moments", PNAS 72(10), 1975); JCGM 101:2008 for the propagation.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence

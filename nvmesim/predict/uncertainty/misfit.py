@@ -8,8 +8,6 @@ and Williams, "Gaussian Processes for Machine Learning", 2006, algorithm 2.1; Ke
 2001 for its use as a model's discrepancy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -10,8 +10,6 @@ source out. Sources: Gelman et al., "Bayesian Data Analysis", 3rd ed., chapter 1
 regression); Kish, "Survey Sampling", 1965 (design effect); Kennedy and O'Hagan 2001 (discrepancy).
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import io

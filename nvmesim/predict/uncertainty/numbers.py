@@ -4,8 +4,6 @@ Every number has a distribution: its stated interval, or one by its basis. Numbe
 together move together, along the principal components of their profile's joint table.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The four parts of an interval, and their sum, for each figure of a prediction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ Denning and Buzen, "The operational analysis of queueing network models", 1978).
 known of what lies between, an interval need not reach beyond.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Final

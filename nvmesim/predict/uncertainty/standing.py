@@ -5,8 +5,6 @@ asked and answered: more depth at a full drive changes nothing. The model's erro
 function of these (`model_error`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ Calibrated on the md ground truth (sequential writes, queue depth 32); its devic
 3 ms changed little, hence rounds.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import OrderedDict

@@ -4,8 +4,6 @@ A request is cut into runs of 4 KiB rows that are covered alike; md decides row 
 decision serves a run. Source: md ground truth, kernel 6.1.192; Linux drivers/md/raid5.c.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 patterns into arrays. Source: md ground truth, kernels 6.1.192 and 6.12.117, mdadm 4.2.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

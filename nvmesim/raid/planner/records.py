@@ -7,8 +7,6 @@ the other, beginning wherever the record before it ended. Source: OpenZFS module
 vdev_raidz_asize and vdev_raidz_map_alloc; vdev_queue.c for what is sent as one command.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Source: microsoft/diskspd wiki, Command line and parameters (2.2).
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """fio job files and command lines as workloads. Source: fio HOWTO, job file format."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any, Final

@@ -4,8 +4,6 @@ Option lists are data (``options.toml``). Sizes, times, lists and modes are read
 Source: fio HOWTO, parameter types and job options.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

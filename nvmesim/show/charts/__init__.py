@@ -1,7 +1,5 @@
 """Charts (Altair), readable in grey and without a network; their code without seconds to start."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Parts of all charts: data inside, no network, one look, a text for those who do not see them."""
 
-from __future__ import annotations
-
 import html
 import math
 import re

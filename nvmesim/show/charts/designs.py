@@ -1,7 +1,5 @@
 """Charts of designs: the largest load of each, what to buy, several side by side, CPUs (Altair)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 

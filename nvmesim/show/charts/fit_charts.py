@@ -1,7 +1,5 @@
 """Charts of what was fitted or predicted beside what was measured (Altair); readable in grey."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

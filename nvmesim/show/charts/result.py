@@ -1,7 +1,5 @@
 """Charts of a result (Altair): each function draws one answer, with units, readable in grey."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

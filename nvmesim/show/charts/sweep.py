@@ -1,7 +1,5 @@
 """Charts of several points: how a design scales, where it bends, where its load moves (Altair)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Scores of published sets: on a terminal, as Markdown (report.md, SCOREBOARD.md) and as a page."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

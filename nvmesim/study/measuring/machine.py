@@ -1,7 +1,5 @@
 """The machine that measures, here or through ssh: what it is, and what must not be written on."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Rows that a drive can be measured by, as fio jobs and as DiskSpd lines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources

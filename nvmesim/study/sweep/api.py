@@ -1,7 +1,5 @@
 """`ns.sweep`: a scenario, the parameters to vary, and one tidy frame back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

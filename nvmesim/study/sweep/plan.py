@@ -5,8 +5,6 @@ with a step, ``1..256..x2`` one that doubles, ``50 us..80 us..10 us`` one with u
 as ``1,2,4..24..4`` are joined.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

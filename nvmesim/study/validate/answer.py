@@ -1,7 +1,5 @@
 """Calibrate on the inputs alone, predict what is asked, and say how sure that is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final

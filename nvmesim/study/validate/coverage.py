@@ -5,8 +5,6 @@ Sources: Gneiting and Raftery, "Strictly proper scoring rules, prediction, and e
 Statist. Soc. A 147(2), 1984 (probability integral transform).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable

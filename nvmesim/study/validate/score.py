@@ -4,8 +4,6 @@ The model's error is learned from the published sets and from held-out rows: tab
 draw on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Counts add, histograms merge. Percentiles of separate jobs are never averaged: w
 (json+) the merged measurement has none, and says so.
 """
 
-from __future__ import annotations
-
 import errno
 import math
 import os

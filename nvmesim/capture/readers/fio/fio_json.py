@@ -5,8 +5,6 @@ several objects: of ``--status-interval`` each is cumulative and the last one co
 appended to one file each counts. Source: fio stat.c, client.c; fio HOWTO.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

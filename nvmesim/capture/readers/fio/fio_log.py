@@ -6,8 +6,6 @@ header: what its columns are is decided by fio's version, which the run's JSON b
 it does load and drive. Source: fio HOWTO, log file formats; fio iolog.c.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace

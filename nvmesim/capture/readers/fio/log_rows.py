@@ -5,8 +5,6 @@ decide: ``time_ms, value[, max], ddir, bs[, offset][, prio][, issue_ns]``. Sourc
 flush_samples; fio HOWTO, log file formats.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -6,8 +6,6 @@ in a banner, a command, a job file or a heading.
 Source: fio stat.c, show_thread_status_normal, and init.c, of fio 1.50 to 3.42.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Counts are exact where ``issued`` counts them, and rates follow from them. In a 
 trimmed they are IOPS times run time, which is said. Latencies come rounded as printed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Requests are reads, at random places unless it is told otherwise. Its first seco
 so the mean is taken over the last half of the lines. Source: fio t/io_uring.c, of 3.16 to 3.42.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field, replace
