@@ -27,7 +27,15 @@ from nvmesim.engine.contract import Batch, Status, chained
 from nvmesim.engine.reference import tokens
 from nvmesim.engine.reference.shared_gates import KINDS, Batcher, Turn
 from nvmesim.engine.reference.stations import Die, Gate, Station, World
-from nvmesim.engine.reference.tokens import BatchTally, Instant, Request, Step, Steps, Token, Visit
+from nvmesim.engine.reference.tokens import (
+    BatchTally,
+    Instant,
+    Request,
+    Step,
+    Steps,
+    Token,
+    Visit,
+)
 from nvmesim.errors import nearest
 from nvmesim.network.builder import Row
 from nvmesim.network.check import check
