@@ -75,7 +75,6 @@ class DriveModel:
             ))  # fmt: skip
             return
         self._command = self._named("commands", "drive", resource="commands")
-        self._order = b.dist(gamma_table(SCALE_ONE, p.wait_cv.value))
         self._takes_turns = mixed and p.takes_turns
         self._drain = self._programs_at = self._queue = -1
         self._n_programs = 0
@@ -248,10 +247,14 @@ class DriveModel:
         took = round(self._command_ps(write)) + extra_ps
         if write and self._syncs:  # their threads come all at once; what was measured is in order
             return const(self._command, took, delay_ps)
-        return self._unordered(self._command, took, SLOT_COMMAND, delay_ps)
+        return self._in_no_order(self._command, took, SLOT_COMMAND, delay_ps)
 
-    def _unordered(self, station: int, took: int, slot: int, delay_ps: int = 0) -> Row:
-        return op(Op.VISIT_UNORDERED, station, self._order, took, delay_ps, slot=slot)
+    def _in_no_order(self, station: int, took: int, slot: int, delay_ps: int = 0) -> Row:
+        cv = self.profile.wait_cv.value
+        if cv == 0:
+            return const(station, took, delay_ps)
+        waits = self._b.dist(gamma_table(SCALE_ONE, cv))
+        return op(Op.VISIT_UNORDERED, station, waits, took, delay_ps, slot=slot)
 
     def _command_ps(self, write: bool) -> float:
         p = self.profile
@@ -299,7 +302,7 @@ class DriveModel:
             up += command_time_ps(self._drive.link, "read", n_bytes, "down")
         data = round(command_ps + n_bytes * PS_PER_S / self.profile.read_bandwidth.value)
         if n_bytes <= AS_ONE:
-            return [const(self._read_data, data), self._unordered(self._up, up, SLOT_UP)]
+            return [const(self._read_data, data), self._in_no_order(self._up, up, SLOT_UP)]
         return self._streaming([const(self._read_data, data), const(self._up, up)], n_bytes)
 
     def _streaming(self, way: list[Row], n_bytes: int) -> list[Row]:

@@ -14,12 +14,12 @@ OTHER_SEED = 4711
 def drive(
     *, dies=32, die=70.0, cv=0.15, base=8.0, commands=400e3, ack=12.0, writes=120e3, host=False
 ) -> DriveProfile:
-    """A drive; times in us, rates per second."""
+    """A drive that takes what waits in order, as fits do; times in us, rates per second."""
     q = Quantity
     return DriveProfile(
         name="truth", link="pcie4 x4", capacity=q(value=1e12), host_included=host,
         dies=q(value=dies), channels=q(value=8), commands=q(value=commands),
-        read_bandwidth=q(value=7e9), write_bandwidth=q(value=5e9),
+        read_bandwidth=q(value=7e9), write_bandwidth=q(value=5e9), wait_cv=q(value=0.0),
         read=ReadSide(
             base=q(value=base * 1e6), die=q(value=die * 1e6), die_cv=q(value=cv),
             channel=q(value=3e6),

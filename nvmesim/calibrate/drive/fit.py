@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host, usual_host
-from nvmesim.calibrate.drive import explanations, gate, which_rows
+from nvmesim.calibrate.drive import explanations, gate, laws, which_rows
 from nvmesim.calibrate.drive.batch_service import (
     are_rounds,
     fit_rounds,
@@ -48,7 +48,7 @@ from nvmesim.calibrate.smallest.line_fit import fit_bytes, smaller
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows, with_pages
 from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.capture import Captures
-from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.catalog.profile import WAIT_CV, DriveProfile, Quantity
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000
@@ -189,7 +189,10 @@ class _Fitting:
     ) -> DriveProfile:  # fmt: skip
         """The profile with all that a prediction draws from and says."""
         profile, used = best.profile, [j.point for j in judged if j.used]
+        # waits in order, and dies that meet the percentiles of who waits: the tail is told
+        is_told = any(p.percentiles_s and laws.waits(p) for p in used)
         update = {
+            "wait_cv": 0.0 if is_told else WAIT_CV,
             "joint": joint_of(profile, best.joint),
             "alternatives": tuple(alternative(e, profile, w) for e, w in others),
             # what a drive shares with others, or a full thread did, is no misfit of its own

@@ -16,10 +16,9 @@ from typing import Final
 import numpy as np
 
 from nvmesim.array_types import Bools, Floats
-from nvmesim.calibrate.infer.problem import Coordinate, Parameter, logarithms
+from nvmesim.calibrate.infer.problem import Coordinate
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link
-from nvmesim.catalog.profile import WAIT_CV
 from nvmesim.network.network import IN_ORDER
 
 LONE_DOUBT: Final = {True: 0.4, False: 0.6}
@@ -250,22 +249,16 @@ DEEP_ENOUGH: Final = 4.0
 """Time that a request takes, in units of a lone one's, from which on depth does not limit."""
 
 
-WAITS: Final = Parameter("wait_cv", WAIT_CV, 0.02, 1.5, 0.2, prior_sd=0.7)
-"""Variation of waits beforehand: of full drives p99 is 1.2 to 4 times the mean (`WAIT_CV`)."""
+def waits(point: Point) -> bool:
+    """True if requests of *point* wait behind so many that they may be taken in no order.
 
-
-def waits(point: Point, lone: float) -> bool:
-    """True if requests of *point* wait so long for what is full that it may take them in no order.
-
-    *lone*: a lone request's latency, s.
-
-    >>> from dataclasses import replace
-    >>> row = Point("", 1.0, True, 4096, 8, 128, 894e3, None)
-    >>> waits(row, 80e-6), waits(replace(row, jobs=1, iodepth=8), 80e-6)
-    (True, False)
+    >>> waits(Point("", 1.0, True, 4096, 8, 128, 894e3, None))
+    True
+    >>> waits(Point("", 1.0, True, 4096, 1, 8, 80e3, None))
+    False
     """
-    waiting = point.outstanding - point.iops * lone
-    return waiting > 2 * IN_ORDER * point.targets
+    served = point.iops * LONE_S[point.read_fraction >= 0.5]
+    return point.outstanding - served > 2 * IN_ORDER * point.targets
 
 
 def shared_limit(point: Point, points: Sequence[Point]) -> Point | None:
@@ -394,9 +387,7 @@ class Bank:
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates."""
         searched = ("command",) if self.commands is None else ()
-        lone = (self.latency + self.held) / 1e12
-        shown = any(p.percentiles_s and waits(p, lone) for p in self.measured)
-        return ("latency", "share", "cv", *searched, *(("wait_cv",) if shown else ()), "dies")
+        return ("latency", "share", "cv", *searched, "dies")
 
     def values(self, u: Floats) -> dict[str, float]:
         """Coordinates as the profile's numbers: ps and 1/s; dies need not be whole.
@@ -415,13 +406,10 @@ class Bank:
             command = 1e12 / self.commands
         base = max(latency - die - command, 1e-3 * latency)
         dies = float(np.exp(at["dies"])) * (self.ceiling * die / 1e12)
-        found = {
+        return {
             "base": self.held + base, "die": die, "cv": float(np.exp(at["cv"])),
             "commands": 1e12 / command, "dies": float(dies),
         }  # fmt: skip
-        if "wait_cv" in at:
-            found["wait_cv"] = float(np.exp(at["wait_cv"]))
-        return found
 
     def rate(self, command: float) -> float:
         """Commands per second of the coordinate."""
@@ -430,8 +418,7 @@ class Bank:
     def snapped(self, u: Floats) -> Floats:
         """float64[n, n_coordinates]: with whole numbers of dies, and variations in steps."""
         out = u.copy()
-        cvs = [i for i, name in enumerate(self.names) if name in ("cv", "wait_cv")]
-        out[:, cvs] = np.round(out[:, cvs] / CV_STEP) * CV_STEP
+        out[:, 2] = np.round(out[:, 2] / CV_STEP) * CV_STEP
         die = np.exp(out[:, 0] + out[:, 1])
         busy = self.ceiling * die / 1e12
         out[:, -1] = np.log(np.maximum(1.0, np.round(np.exp(out[:, -1]) * busy)) / busy)
@@ -453,7 +440,6 @@ class Bank:
             "share": (at["share"], log(0.02), -1e-6, 0.05),
             "cv": (at["cv"], log(0.01), log(1.5), 0.2, 0.0 if shown else CV_DOUBT),
             "command": (at["command"], 0.0, FULL**POWER, 0.08),
-            "wait_cv": logarithms([WAITS])[0][1:],
             "dies": (at["dies"], log(BITE), log(64.0), 0.12),
         }
         return [Coordinate(name, *rows[name]) for name in self.names]
@@ -491,6 +477,6 @@ class Bank:
         begun, cv = float(np.log(self.latency)), np.log(LIKELY_CV)
         return [
             {"latency": begun, "share": np.log(share[i]), "cv": cv, "command": command[i],
-             "wait_cv": np.log(WAIT_CV), "dies": np.log(ratio[i])}
+             "dies": np.log(ratio[i])}
             for i in map(int, map(np.argmin, best))
         ]  # fmt: skip

@@ -65,7 +65,7 @@ CEILINGS: Final[dict[Ceiling, str]] = {
 
 READ_KEYS: Final = {
     "base": "read.base", "die": "read.die", "cv": "read.die_cv", "commands": "commands",
-    "wait_cv": "wait_cv", "dies": "dies",
+    "dies": "dies",
 }  # fmt: skip
 
 
@@ -125,8 +125,8 @@ def _swept(template: DriveProfile, begun: BankOptimum, tell: Progress) -> Side:
     bank, points = begun.bank, begun.points
     found = infer(begun.problem, begun=begun.found, tell=lambda step: tell(f"reads: {step}"))
     best, is_open = bank.values(found.best), bank.commands is None
+    names = ["base", "die", "cv", *(["commands"] if is_open else []), "dies"]
     draws = columns(found, bank.values)
-    names = [n for n in READ_KEYS if n in draws and (is_open or n != "commands")]
     side = _side(template, best, {n: draws[n] for n in names}, names, points)
     slow, fast = bank.rate(found.span[1]), bank.rate(found.span[0])
     unidentified = {} if is_open else {"commands": "reads at more depth"}
@@ -156,8 +156,7 @@ def _side(
     drawn = {READ_KEYS[name]: column for name, column in draws.items()}
     loose = [READ_KEYS[name] for name in draws if name not in told]
     profile = with_draws(with_reads(template, best), drawn, sources(points), loose)
-    own = ("dies", "wait_cv")
-    words = tuple(name if name in own else f"read {name}" for name in told)
+    words = tuple("dies" if name == "dies" else f"read {name}" for name in told)
     return Side(profile, drawn, told=words)
 
 
@@ -213,7 +212,7 @@ class _Few:
         if self.ceiling != "dies":
             die = min(die, max(0.95 * (inner - rest), 0.05 * inner))
         base = max(inner - die - rest, 1e-3 * inner)
-        found = {**at, "base": self.held + base, "die": die, "cv": cv, "dies": float(dies)}
+        found = {"base": self.held + base, "die": die, "cv": cv, "dies": float(dies)}
         found["commands"] = 1e12 / command
         if self.ceiling == "path":
             found |= {"channels": float(few), "channel": channel}
@@ -258,8 +257,6 @@ def _few(
     likely = Parameter("fast", fast, least, 16 * fast, prior_sd=fast_sd, told=False)
     has_percentiles = any(p.percentiles_s for p in points)
     parameters = _few_parameters(kind, latency, share, top, is_known, has_percentiles)
-    if any(p.percentiles_s and laws.waits(p, lone) for p in saturated):
-        parameters.append(laws.WAITS)
     if grows:  # a latency as drives have it, and so many dies that what waits at them is met
         parameters = [*parameters[1:], replace(parameters[0], told=True)]
         parameters.append(Parameter("dies", DIES, 1, 16 * DIES, 0.12, DIES_SD))
@@ -271,7 +268,7 @@ def _few(
     found = solved(points, host, make, [*parameters, likely])
     best = bank.values({**others, **found.best})
     table = [bank.values({**others, **at}) for at in found.draws]
-    draws = {n: np.array([row[n] for row in table]) for n in READ_KEYS if n in best}
+    draws = {n: np.array([row[n] for row in table]) for n in READ_KEYS}
     side = _told_of_few(template, bank, points, best, draws, is_known or grows)
     odds = 1.0
     if kind is not None and host.link.kind in laws.SHEET_CEILING:
@@ -320,7 +317,6 @@ def _told_of_few(
     shape = ["cv"] if any(p.percentiles_s for p in points) else []
     names = ["base", *shape, "die"] if is_known else []
     names += ["commands"] if bank.ceiling == "controller" else []
-    names += ["wait_cv"] if "wait_cv" in best else []
     names += ["dies"] if bank.ceiling == "dies" else []
     unidentified: dict[str, str] = {}
     if not is_known:
@@ -351,7 +347,6 @@ def with_reads(template: DriveProfile, values: Mapping[str, float]) -> DriveProf
     channel = values.get("channel", min(shortest, channels / most * 1e12 / 2))
     return with_numbers(template, {
         "dies": dies, "channels": channels, "commands": values["commands"],
-        "wait_cv": values.get("wait_cv", template.wait_cv.value),
         "read.base": values["base"], "read.die": values["die"], "read.die_cv": values["cv"],
         "read.channel": channel,
     })  # fmt: skip

@@ -131,19 +131,18 @@ def fit_stream(
     """
     is_read = key == "read_bandwidth"
     top = max(p.iops * p.block_size / p.targets for p in points)
-    usual, sd, most = SATA_BANDWIDTH[is_read], SATA_SD, 20 * top
+    width = Parameter("bandwidth", 1.02 * top, low=0.9 * top, high=20 * top)
+    parameters = [width]
+    usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
     if host.link.kind == "pcie":
         usual, sd = laws.open_bandwidth(host.link, top, read=is_read)
-        most = max(1.05 * top, host.link.raw_bytes_per_s)  # what its link hides, no row tells
-    width = Parameter("bandwidth", 1.02 * top, low=0.9 * top, high=most)
-    parameters = [width]
     points = [p for p in points if not _meets_commands(p, usual)] or points
     waiting = [p for p in points if _tells_wait(p, max(top, usual))]
     is_deep = len(waiting) < len(points)
     may_wait = {"pcie": lone_s > 0, "sata": 0 < lone_s < FLASH_S}  # else an arm is waited for
     if waiting and may_wait.get(host.link.kind, False):
         if not is_deep:
-            parameters = [replace(width, start=usual, high=max(most, 20 * usual), prior_sd=sd)]
+            parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
         kinds = _waits(waiting) if is_read else {"write.base": waiting}
         parameters += [
             _wait(key, rows, lone_s * 1e12, is_read=is_read, is_deep=is_deep)
@@ -303,7 +302,7 @@ def drive_of_rows(
     held = q(value=round(1e12 * max(cpu, default=0.0)), basis="measured", source=said)
     return with_numbers(blank_drive(name, str(link), captured_on, included), {
         "interface": INTERFACES.get(link.kind, "nvme"),
-        "host_submit": held if included and cpu else None,
+        "host_submit": held if included and cpu else None, "wait_cv": 0.0,
         "commands": SATA_COMMANDS if link.kind == "sata" else 1e6,
         "read_bandwidth": blank_bandwidth(points, link, read=True),
         "write_bandwidth": blank_bandwidth(points, link, read=False),

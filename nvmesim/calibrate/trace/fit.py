@@ -127,7 +127,7 @@ class _Fitting:
         unit = start.unit_of(self.used)
         self.template = with_numbers(blank, {
             "dies": start.LONE_DIES, "read.unit": unit, "write.unit": unit,
-            "read_bandwidth": 1e11, "write_bandwidth": 1e11,
+            "read_bandwidth": 1e11, "write_bandwidth": 1e11, "wait_cv": 0.0,
         })  # fmt: skip
 
     def fit(self, held_out: Arrivals | None) -> TraceFit:
