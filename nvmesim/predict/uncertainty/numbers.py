@@ -32,7 +32,7 @@ NEVER: Final = (
 )  # fmt: skip
 """Numbers that are what they are: facts of a part, or no part of a prediction."""
 WHOLE: Final = ("dies", "channels")
-VARIATION: Final = ("die_cv", "base_cv", "program_cv", "cv")
+VARIATION: Final = ("die_cv", "base_cv", "program_cv", "wait_cv", "cv")
 """Last words of how much a time varies: of one profile they move together, as one number."""
 COMPONENT: Final = 0.004
 """Principal components of a joint table that carry less than this share of it are left out: a rate
