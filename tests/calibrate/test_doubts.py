@@ -36,24 +36,6 @@ def reported(folder: Path) -> str:
     return "\n".join([*said, *buffers_of(captures)[1].values()])
 
 
-def two_jobs(folder: Path, *, grouped: bool) -> None:
-    whole = result()
-    if not grouped:
-        job = whole["jobs"][0]
-        del job["job options"]["group_reporting"]
-        whole["jobs"] = [{**job, "jobname": name, "groupid": 0} for name in "ab"]
-    (folder / "two.json").write_text(json.dumps(whole))
-
-
-@pytest.mark.parametrize("grouped", [True, False])
-def test_percentiles_of_separate_jobs_are_left_out_and_said(tmp_path, grouped):
-    two_jobs(tmp_path, grouped=grouped)
-    said = "percentiles of 2 separate jobs cannot be merged and are left out"
-    assert (said in reported(tmp_path)) is not grouped
-    (point,) = points_of(read_captures([tmp_path]))[0]
-    assert bool(point.percentiles_s) is grouped
-
-
 @pytest.mark.parametrize(("second", "warned"), [("nvme1n1", True), ("nvme0n1", False)])
 def test_captures_of_different_devices(tmp_path, second, warned):
     for name, disk in (("a", "nvme0n1"), ("b", second)):

@@ -388,22 +388,7 @@ def test_a_flush_follows_each_write_and_an_array_is_simulated():
         (None, 1, False),
     ],
 )
-def test_jobs_have_targets_of_their_own(
-    targets: int | None, per_job: int | None, own: bool
-) -> None:
-    conditions = Conditions(
-        read_fraction=1.0,
-        access="random",
-        block_size=4096,
-        jobs=4,
-        iodepth=8,
-        targets=targets,
-        targets_per_job=per_job,
-    )
-    result = OpResult(count=10_000, bytes=0, iops=1000.0, bytes_per_s=4096e3)
-    capture = Capture(
-        Path("a.json"), "fio-json", None, (Measurement("a", conditions, {"read": result}),), rows=1
-    )
-    ((point,), _) = points_of(Captures((capture,)))
-    assert point.own_targets is own
-    assert point.targets == (targets or 1)
+def test_jobs_have_targets_of_their_own(targets, per_job, own):
+    conditions = replace(DEEP, jobs=4, targets=targets, targets_per_job=per_job)
+    point = only(measured(conditions, read=op()))
+    assert (point.own_targets, point.targets) == (own, targets or 1)

@@ -6,7 +6,6 @@ A sample is added by laying it into ``data/<name of the format>/``; nothing else
 import json
 import math
 import sys
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,10 +50,6 @@ def _read_or_refuse(path: Path) -> Capture | None:
     assert "\n" not in refusal
     assert str(path) in refusal
     return None
-
-
-def test_names_are_unique() -> None:
-    assert max(Counter(reader.name for reader in READERS).values(), default=1) == 1
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)

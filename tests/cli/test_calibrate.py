@@ -127,36 +127,25 @@ randread,4 KiB,1,8,92000,87
         (NO_CPU, ["--stack", "--cpu", "2.4 GHz"], "CPU cost needs rows with CPU figures"),
         (FULL, [], "no point measures the drive alone"),
         ('{"fio version": "fio-3.35", "jobs": [{"jobname"', [], "p.csv"),
+        (POINTS, ["--datasheet", "s.toml"], "--datasheet is instead of captures"),
+        (None, [], "name captures of a drive, or --datasheet FILE"),
+        (None, ["--datasheet", "s.toml", "--empirical"], "--datasheet has no --stack, --empirical"),
+        (None, ["--datasheet", "s.toml", "--hold-out", "QD=8"], "--datasheet has no --stack"),
+        (None, ["--datasheet", "s.toml"], "s.toml: no such file"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_no_file(nvmesim, tmp_path, text, options, words):
-    path = tmp_path / "p.csv"
-    path.write_text(text, encoding="utf-8")
-    said = nvmesim("calibrate", path, "-o", tmp_path / "out.toml", *options)
+def test_bad_input_is_one_line_and_leaves_no_file(
+    nvmesim, tmp_path, monkeypatch, text, options, words
+):
+    monkeypatch.chdir(tmp_path)
+    given = [] if text is None else ["p.csv"]
+    for name in given:
+        Path(name).write_text(text, encoding="utf-8")
+    said = nvmesim("calibrate", *given, "-o", "out.toml", *options)
     assert (said.code, said.out) == (2, "")
     assert len(said.err.splitlines()) == 1
     assert words in said.err
-    assert names(tmp_path) == ["p.csv"]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ([], "name captures of a drive, or --datasheet FILE"),
-        (["p.csv", "--datasheet", "s.toml"], "--datasheet is instead of captures"),
-        (["--datasheet", "s.toml", "--empirical"], "--datasheet has no --stack, --empirical"),
-        (["--datasheet", "s.toml", "--hold-out", "QD=8"], "--datasheet has no --stack"),
-        (["--datasheet", "s.toml"], "s.toml: no such file"),
-    ],
-)
-def test_input_is_captures_or_a_data_sheet(nvmesim, points, monkeypatch, options, words):
-    monkeypatch.chdir(points.parent)
-    points.rename("p.csv")
-    said = nvmesim("calibrate", *options, "-o", "out.toml")
-    assert (said.code, said.out) == (2, "")
-    assert len(said.err.splitlines()) == 1
-    assert words in said.err
-    assert names(points.parent) == ["p.csv"]
+    assert names(tmp_path) == given
 
 
 def test_no_such_file_and_no_such_folder(nvmesim, points, tmp_path):

@@ -66,10 +66,3 @@ def test_the_notice_of_compiling_comes_once(tmp_path):
     code = "from nvmesim.cli.output import say_if_compiling as s; s('compiled'); s('simpy')"
     fresh = python(code, NUMBA_CACHE_DIR=str(tmp_path))
     assert fresh.stderr == "nvmesim: compiling the engine (once, about 20 s)…\n"
-
-
-def test_python_m_nvmesim_is_the_command():
-    said = subprocess.run(
-        [sys.executable, "-m", "nvmesim", "--version"], capture_output=True, text=True, check=True
-    )
-    assert said.stdout.startswith("nvmesim ")

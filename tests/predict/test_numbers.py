@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nvmesim.catalog.load import get, load
-from nvmesim.catalog.profile import Alternative, JointDraws, Quantity
+from nvmesim.catalog.profile import Alternative, JointDraws
 from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import CatalogError
 from nvmesim.predict.simulate import compare, simulate
@@ -83,6 +83,7 @@ def test_numbers_that_a_load_cannot_use_are_left_alone():
     assert not any("write" in name for name in names(scenario()))
     assert "write.program" in names(scenario(read=0.5))
     assert not any(name.startswith(("filesystems", "sections")) for name in names(scenario()))
+    assert "per_kib" not in names(scenario(stack={"per_kib": 0}))
 
 
 def test_the_thread_that_serves_a_guest_counts():
@@ -164,12 +165,6 @@ def test_what_the_calibration_did_not_tell_is_a_warning():
         half = max(found.certainty.figures["iops"].misfit)
         missed_by = math.log1p(0.185 if read < 1 else 0.12)  # as far as the drive matters
         assert 0.5 * missed_by < half <= missed_by
-
-
-def test_a_quantity_of_zero_stays():
-    one = resolve(scenario(stack={"per_kib": Quantity(value=0).model_dump()}))
-    assert "per_kib" not in names(scenario(stack={"per_kib": 0}))
-    assert one.stack.per_kib.value == 0
 
 
 @pytest.mark.parametrize("name", ["intel-p4510-1tb", "intel-p4610-6.4tb", "micron-7450-pro-3.84tb"])

@@ -207,12 +207,6 @@ def test_common_random_numbers_shrink_the_difference() -> None:
     assert "small (b) against small (a)" in str(difference)
 
 
-def test_a_scenario_does_not_differ_from_itself() -> None:
-    same = compare(scenario(), scenario(), requests=20_000)
-    assert (same.gain.low, same.gain.high) == (0, 0)
-    assert (same.mean_s.low, same.mean_s.high) == (0, 0)
-
-
 def test_curve_rises_to_the_bound() -> None:
     found = simulate(scenario(threads=2, outstanding=8), reliefs=False, certainty=False, curve=True)
     depths = [p.outstanding for p in found.curve]

@@ -211,7 +211,8 @@ def test_a_pipe_is_no_scenario(mail: Path) -> None:
         load_scenario(path)
 
 
-def test_a_scenario_that_powershell_wrote_is_read(mail: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_scenario_that_windows_wrote_is_read(mail: Path, encoding: str) -> None:
     path = written(mail)
-    path.write_bytes(path.read_text().replace("\n", "\r\n").encode("utf-16"))
+    path.write_bytes(path.read_text().replace("\n", "\r\n").encode(encoding))
     assert load_scenario(path).drives[0].count == 1

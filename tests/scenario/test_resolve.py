@@ -25,40 +25,28 @@ def names(group):
     return [(target.name, target.part, target.parts) for target in group.targets]
 
 
-def test_without_volumes_every_drive_is_a_target():
-    group = scenario().workload[0]
-    assert names(group) == [("drive0", 0, 1), ("drive1", 0, 1)]
-    assert (group.n_threads, group.in_flight) == (8, 64)
+@pytest.mark.parametrize(
+    ("level", "targets", "found"),
+    [
+        (None, None, [("drive0", 0, 1), ("drive1", 0, 1)]),
+        (None, "drive1", [("drive1", 0, 1)]),
+        (None, 3, [("drive0", 0, 2), ("drive1", 0, 1), ("drive0", 1, 2)]),
+        ("raid0", None, [("volume0", 0, 1)]),  # it hides its drives unless they are named
+        ("raid0", ["drive1", "volume0"], [("drive1", 0, 1), ("volume0", 0, 1)]),
+        ("raid1", 4, [("volume0", part, 4) for part in range(4)]),
+    ],
+)
+def test_what_a_load_is_laid_on(level, targets, found):
+    tables = {"volume": {"raid": level}} if level else {}
+    load = {"threads": 15, "outstanding": 16} | ({"targets": targets} if targets else {})
+    group = scenario(**tables, workload=load).workload[0]
+    assert names(group) == found
+    assert (group.n_threads, group.in_flight) == (15 * len(found), 240 * len(found))
 
 
 def test_threads_in_all_share_their_outstanding():
     group = scenario(workload={"threads_total": 10, "outstanding": 8}).workload[0]
     assert (group.n_threads, group.in_flight, group.outstanding_per) == (10, 80, "thread")
-
-
-def test_a_volume_hides_its_drives_unless_named():
-    tables = {"volume": {"raid": "raid0"}}
-    assert names(scenario(**tables).workload[0]) == [("volume0", 0, 1)]
-    workload = {"threads": 1, "targets": ["drive1", "volume0"]}
-    assert names(scenario(**tables, workload=workload).workload[0]) == [
-        ("drive1", 0, 1),
-        ("volume0", 0, 1),
-    ]
-
-
-def test_a_count_is_files_that_share_evenly():
-    workload = {"threads": 15, "outstanding": 16, "targets": 4}
-    group = scenario(volume={"raid": "raid1"}, workload=workload).workload[0]
-    assert names(group) == [("volume0", part, 4) for part in range(4)]
-    assert group.n_threads == 60
-    three = scenario(workload={"threads": 1, "targets": 3}).workload[0]
-    assert names(three) == [("drive0", 0, 2), ("drive1", 0, 1), ("drive0", 1, 2)]
-
-
-def test_a_single_name_is_a_target():
-    assert names(scenario(workload={"threads": 1, "targets": "drive1"}).workload[0]) == [
-        ("drive1", 0, 1)
-    ]
 
 
 def test_links_train_to_the_lower_generation_and_say_so():

@@ -118,10 +118,6 @@ def test_names_are_escaped_and_cut():
     assert sum(t.startswith('<b>"drive"') and t.endswith("…") for t in texts(root)) == 2
 
 
-def test_a_result_without_its_server_has_no_picture():
-    assert picture(dataclasses.replace(result(2), resolved=None)) == ""
-
-
 def test_loads_are_found_by_place():
     found = loads(result(8, adapters=True))
     assert found["crossing"] == {(0, 1): 0.18, (1, 0): 0.57}
