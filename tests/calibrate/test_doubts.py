@@ -45,13 +45,6 @@ def test_captures_of_different_devices(tmp_path, second, warned):
     assert ("captures of different devices (nvme0n1: a.json; nvme1n1: b.json)" in said) == warned
 
 
-def test_files_that_are_no_captures_are_named_once(tmp_path):
-    (tmp_path / "a.json").write_text(json.dumps(result()))
-    for name in ("notes.md", "run.sh"):
-        (tmp_path / name).write_text("some words\n", encoding="utf-8")
-    assert "no captures, not read: notes.md, run.sh" in reported(tmp_path)
-
-
 def test_an_array_and_its_members_are_one_device(tmp_path):
     for name, disks in (("a", ["md0", "sda", "sdb"]), ("b", ["md0"])):
         whole = {**result(), "disk_util": [{"name": d, "util": 9.0} for d in disks]}

@@ -111,14 +111,10 @@ def test_rows_of_full_threads_are_told_by_more_threads():
         [deep(1, 12e3, depth=1), deep(4, 48e3, depth=1)],  # the depth limits
         [deep(1, 640e3), deep(4, 640e3)],  # the drive limits
         [deep(1, 564e3), deep(4, 1562e3, drives=4)],  # more drives, not more threads
+        [replace(deep(1, 564e3), cpu_s=1e-6), deep(4, 1562e3)],  # it is stated
     ],
 )
 def test_rows_that_something_else_limits_are_of_no_full_thread(rows):
-    assert with_full_threads(rows) == (rows, [])
-
-
-def test_stated_cpu_figures_are_not_guessed_beside():
-    rows = [replace(deep(1, 564e3), cpu_s=1e-6), deep(2, 1031e3), deep(4, 1562e3)]
     assert with_full_threads(rows) == (rows, [])
 
 

@@ -137,14 +137,12 @@ def test_binary_in_small_chunks(monkeypatch) -> None:
     assert found.equals(whole)
 
 
-def test_blktrace_of_a_big_endian_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="big-endian"):
-        read_capture(written(tmp_path / "sda.blktrace.0", b"eat\x07" + bytes(60)))
-
-
-def test_another_version_of_blktrace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="version 6, where 7 is known"):
-        read_capture(written(tmp_path / "sda.blktrace.0", b"\x06tae" + bytes(60)))
+@pytest.mark.parametrize(
+    ("magic", "found"), [(b"eat\x07", "big-endian"), (b"\x06tae", "version 6, where 7 is known")]
+)
+def test_blktrace_of_another_kind_is_refused(magic: bytes, found: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=found):
+        read_capture(written(tmp_path / "sda.blktrace.0", magic + bytes(60)))
 
 
 RECORD = "<IIQQIIIIIHH"

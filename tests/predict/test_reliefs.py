@@ -58,17 +58,6 @@ def test_every_change_makes_a_scenario_that_can_be_lowered(
         lower(change.scenario)
 
 
-@pytest.mark.parametrize(
-    ("volume", "text", "members"),  # a mirror grows by whole sets
-    [(VOLUMES["raid5"], "one more drive", 5), (VOLUMES["raid10"], "2 more drives", 6)],
-)
-def test_one_more_drive_goes_into_the_volume(volume: Any, text: str, members: int) -> None:
-    change = reliefs.one_more_drive(resolved(drives=4, volume=volume))
-    assert change.text == text
-    assert change.scenario.volumes[0].members == tuple(range(members))
-    assert [d.name for d in change.scenario.drives] == [f"drive{i}" for i in range(members)]
-
-
 def test_a_degraded_volume_takes_no_more_drives() -> None:
     base = resolved(drives=4, volume={"raid": "raid5", "degraded": [1]})
     assert reliefs.one_more_drive(base) is None

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from nvmesim.errors import ScenarioError
-from nvmesim.scenario.load import load_scenario, scenario_from_dict
+from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.loads.fio_job import load, parse
 from nvmesim.scenario.loads.fio_options import FioOptions, parse_bytes
 from nvmesim.scenario.resolve import resolve
@@ -176,12 +176,6 @@ def test_sections_together_are_groups(lab):
 def test_jobs_that_a_scenario_cannot_have(lab, fio, found):
     with pytest.raises(ScenarioError, match=found):
         scenario_from_dict(tables(fio), lab)
-
-
-def test_a_path_is_relative_to_the_scenario(lab, example):
-    (example.parent / "here.fio").write_text("[a]\nrw=read\nbs=1m\n", "utf-8")
-    scenario = load_scenario(example, ['workload=[{ fio = "here.fio" }]'])
-    assert resolve(scenario).workload[0].block_sizes == ((2**20, 1.0),)
 
 
 def test_a_command_line_is_accepted_too():

@@ -148,8 +148,9 @@ def test_series_differ_in_more_than_colour(drawn):
 def test_saved_pages_ask_for_nothing(browser, drawn):
     for name in ("scaling", "all of a result"):
         chart = drawn[name]
-        seen = browser(page.chart_page(chart, name))
+        seen = browser(page.chart_page(chart, f"{name} <b>"))
         many = len(getattr(chart, "vconcat", [chart]))
         assert len(re.findall(r'<svg [^>]*class="marks"', seen.dom)) == many
         assert seen.dom.count('role="img" aria-label="') >= many
+        assert f"{name} &lt;b&gt;" in seen.dom
         assert not seen.console, name

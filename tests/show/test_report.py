@@ -10,7 +10,7 @@ import pytest
 
 from nvmesim.cli.main import run_command
 from nvmesim.show.blocks import Line
-from nvmesim.show.page import chart_page, document
+from nvmesim.show.page import document
 from nvmesim.show.page import html as as_html
 from nvmesim.show.report import fragment, page
 from tests.show.report_example import result
@@ -145,15 +145,6 @@ def test_hostile_texts_do_nothing_in_a_browser(browser, hostile_page):
     assert "alert(1)" in " ".join(elements.text)
     assert not [tag for tag, _ in elements.tags if tag == "img"]
     assert not seen.console
-
-
-@pytest.mark.browser
-def test_a_single_chart_has_a_page(browser):
-    from nvmesim.show.charts.result import latency_cdf
-
-    seen = browser(chart_page(latency_cdf(result(2)), "Latency <b>"))
-    assert len(re.findall(r'<svg [^>]*class="marks"', seen.dom)) == 1
-    assert "Latency &lt;b&gt;" in seen.dom
 
 
 FELL = "document.documentElement.dataset.fell=1"
