@@ -158,12 +158,6 @@ def test_percentiles_and_bins_of_fio_2(tmp_path: Path) -> None:
     assert clat.bin_s.tolist() == pytest.approx([10e-6, 129e-6])
 
 
-def test_very_old_fio_has_no_counts(tmp_path: Path) -> None:
-    count = group()["jobs"][0]["read"]["total_ios"]
-    m = one(group({"read/total_ios": None}), tmp_path)
-    assert m.ops["read"].count == pytest.approx(count, rel=1e-3)
-
-
 def test_client_server(tmp_path: Path) -> None:
     """fio's own sum over clients is not a third client."""
     table = group()
@@ -194,10 +188,39 @@ def test_a_mixed_report_is_of_the_one_operation_or_of_neither(tmp_path: Path) ->
         ({"usr_cpu": 20.0, "sys_cpu": 77.5}, "cpu-bound", True),
         ({"usr_cpu": 20.0, "sys_cpu": 77.5, "job options/ioengine": "spdk"}, "cpu-bound", False),
         ({"job options/direct": None}, "page-cache", True),
+        ({"read/clat_ns/percentile/50.000000": 1}, "impossible-latency", True),
     ],
 )
 def test_what_is_said_of_a_job(changes: dict, code: str, is_said: bool, tmp_path: Path) -> None:
     assert has(one(group(changes), tmp_path).warnings, code) == is_said
+
+
+N_READS = group()["jobs"][0]["read"]["total_ios"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "figure", "value"),
+    [
+        # very old versions count nothing
+        ({"read/total_ios": None}, lambda m: m.ops["read"].count, pytest.approx(N_READS, rel=1e-3)),
+        ({"read/clat_ns/percentile/50.000000": 1}, lambda m: m.ops["read"].clat, None),
+        (
+            {"read/clat_ns/bins": {"FIO_IO_U_PLAT_BITS": 6}},
+            lambda m: m.ops["read"].clat.bin_s,
+            None,
+        ),
+        # neither options nor counts tell a size
+        (
+            {"job options/bsrange": "4k-64k", "read/io_bytes": N_READS * 6144},
+            lambda m: m.conditions.block_size,
+            None,
+        ),
+        # threads of merged sections are counted from their time: numjobs says 3
+        ({"job_runtime": 3 * 9000}, lambda m: m.conditions.jobs, 9),
+    ],
+)
+def test_what_a_changed_report_says(changes, figure, value, tmp_path: Path) -> None:
+    assert figure(one(group(changes), tmp_path)) == value
 
 
 def test_what_ran_beside_the_requests_is_said(tmp_path: Path) -> None:
@@ -209,12 +232,6 @@ def test_what_ran_beside_the_requests_is_said(tmp_path: Path) -> None:
     failed = {"error": 84, "total_err": 3, "job options/continue_on_error": "verify"}
     said = one(group(failed), tmp_path).warnings
     assert "3 requests failed and were continued over" in said
-
-
-def test_percentiles_that_cannot_be(tmp_path: Path) -> None:
-    m = one(group({"read/clat_ns/percentile/50.000000": 1}), tmp_path)
-    assert m.ops["read"].clat is None
-    assert has(m.warnings, "impossible-latency")
 
 
 def test_jobs_beside_each_other_that_differ(tmp_path: Path) -> None:
@@ -245,18 +262,6 @@ def test_jobs_that_ask_different_things_are_counted(tmp_path: Path) -> None:
     conditions = one(table, tmp_path).conditions
     assert conditions.read_fraction == 0.5
     assert conditions.block_size == {4096: 0.5, 65536: 0.5}
-
-
-def test_sizes_that_neither_options_nor_counts_tell(tmp_path: Path) -> None:
-    n_bytes = group()["jobs"][0]["read"]["io_bytes"]
-    changes = {"job options/bsrange": "4k-64k", "read/io_bytes": 3 * n_bytes // 2}
-    assert one(group(changes), tmp_path).conditions.block_size is None
-
-
-def test_threads_of_merged_sections_are_counted_from_their_time(tmp_path: Path) -> None:
-    m = one(group({"job_runtime": 3 * 9000}), tmp_path)
-    assert m.conditions.jobs == 9
-    assert "9 threads ran where numjobs says 3" in "; ".join(m.warnings)
 
 
 def test_latencies_that_were_not_measured(tmp_path: Path) -> None:
@@ -368,11 +373,6 @@ def test_numbers_that_cannot_be(value: str, found: str, tmp_path: Path) -> None:
 def test_bins_that_are_none(bins: dict, tmp_path: Path) -> None:
     said = refusal(group({"read/clat_ns/bins": bins}), tmp_path)
     assert "holds something that is not the count" in said
-
-
-def test_bins_without_a_bin(tmp_path: Path) -> None:
-    m = one(group({"read/clat_ns/bins": {"FIO_IO_U_PLAT_BITS": 6}}), tmp_path)
-    assert m.ops["read"].clat.bin_s is None
 
 
 def test_other_damage(tmp_path: Path) -> None:

@@ -205,11 +205,17 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize(("sample", "name"), SAMPLES.items())
-def test_a_retired_sample_is_refused_with_what_to_do(
-    sample: str, name: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        *(((DATA / "retired" / sample).read_bytes(), name) for sample, name in SAMPLES.items()),
+        *((text.encode(), name) for name, text in TEXTS.items()),
+    ],
+    ids=[*SAMPLES, *TEXTS],
+)
+def test_a_retired_format_is_refused_with_what_to_do(
+    data: bytes, name: str, tmp_path: Path
 ) -> None:
-    data = (DATA / "retired" / sample).read_bytes()
     path = written(tmp_path / "capture.dat", data)
     found = what_else(Source(path).head)
     assert found.text.startswith(f"is of {name}, ")
@@ -217,11 +223,6 @@ def test_a_retired_sample_is_refused_with_what_to_do(
         read_capture(path)
     assert found.instead in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("name", "text"), TEXTS.items())
-def test_a_retired_text_is_refused(name: str, text: str, tmp_path: Path) -> None:
-    assert f"is of {name}, which nvmesim does not read any more" in refused(text, tmp_path)
 
 
 LONGEST_S = 3.0

@@ -28,7 +28,7 @@ cpu = "xeon-gold-6130"
 profile = "{DRIVE}"
 count = 4
 """
-RAID5 = '[volume]\nraid = "raid5"\nchunk = "4 KiB"\n'
+RAID0 = '[volume]\nraid = "raid0"\nchunk = "4 KiB"\n'
 LOAD = "[[workload]]\n"
 SIZES = ",".join(f'"{4 * i} KiB" = 0.001' for i in range(1, 1001))
 BOMBS = {
@@ -61,6 +61,10 @@ BOMBS = {
         "block_size x targets: 40,960 kinds of requests in all; 32,768 at most",
     ),
     "key parts": (f"[{'a.' * 100_000}a]\n", "line 9 has a key of more than 32 parts"),
+    "commands of one request": (
+        f'{RAID0}{LOAD}outstanding = 1\nblock_size = "1 GiB"\n',
+        "workload.0.block_size: a request is 262,144 commands at once; 4,095 at most",
+    ),
     "DiskSpd": (f'{LOAD}diskspd = "-b4K -t65536 -o65536 -r"\n', "65,536 at most"),
 }
 
@@ -73,14 +77,6 @@ def test_a_file_that_asks_for_too_much(what, tmp_path, refused):
     began = time.process_time()
     assert said in refused("run", file)
     assert time.process_time() - began < 10  # they took minutes and gigabytes
-
-
-def test_the_commands_of_one_request(tmp_path, refused):
-    file = tmp_path / "bomb.toml"
-    raid0 = RAID5.replace("raid5", "raid0")
-    file.write_text(f'{HEAD}{raid0}{LOAD}outstanding = 1\nblock_size = "1 GiB"\n')
-    said = refused("run", file)
-    assert "workload.0.block_size: a request is 262,144 commands at once; 4,095 at most" in said
 
 
 F1 = """

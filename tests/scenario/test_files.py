@@ -118,11 +118,6 @@ def test_bad_files_are_one_line(tmp_path, content, match):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_is_not_a_scenario(tmp_path):
-    with pytest.raises(ScenarioError, match="folder"):
-        load_scenario(tmp_path)
-
-
 def test_relative_paths_start_at_the_file(example):
     (example.parent / "mine.toml").write_text(
         'kind = "drive"\nextends = "sata-ssd"\nname = "mine"\ninterface = "nvme"\n'

@@ -204,11 +204,11 @@ def test_the_terminal_is_not_flooded(mail: Path, capsys: pytest.CaptureFixture[s
     assert len(said) < 2_000
 
 
-def test_a_pipe_is_no_scenario(mail: Path) -> None:
-    path = mail / "s.toml"
-    os.mkfifo(path)
-    with pytest.raises(ScenarioError, match="a device or a pipe"):
-        load_scenario(path)
+@pytest.mark.parametrize(("name", "found"), [("pipe", "a device or a pipe"), ("parts", "folder")])
+def test_a_pipe_or_a_folder_is_no_scenario(mail: Path, name: str, found: str) -> None:
+    os.mkfifo(mail / "pipe")
+    with pytest.raises(ScenarioError, match=found):
+        load_scenario(mail / name)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
