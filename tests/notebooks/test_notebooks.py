@@ -4,18 +4,14 @@ import ast
 import importlib
 import importlib.util
 import json
-import shutil
-import time
-import warnings
 from pathlib import Path
 
 import pytest
 
-from tests.notebooks.conftest import CAPTURES, NOTEBOOKS
+from tests.notebooks.conftest import NOTEBOOKS
 
 BOOKS = sorted(NOTEBOOKS.glob("*.ipynb"))
 MOST_LINES = 9
-LONGEST_S = 120
 
 
 def cells(book, kind="code"):
@@ -40,46 +36,6 @@ def test_cells_are_short_and_outputs_stripped(book):
             ast.parse("".join(cell["source"]))
     assert cells(book, "markdown")[0].startswith(f"# {int(book.name[:2])}. ")
     assert len(cells(book, "markdown")) >= 4
-
-
-def shown(value):
-    """Render as a notebook would."""
-    for how in ("_repr_mimebundle_", "_repr_html_"):
-        if hasattr(value, how):
-            assert getattr(value, how)() is not None
-            return
-    repr(value)
-
-
-def run_cell(text, names):
-    tree = ast.parse(text)
-    last = tree.body[-1]
-    if isinstance(last, ast.Expr):
-        tree.body.pop()
-    exec(compile(tree, "<cell>", "exec"), names)
-    if isinstance(last, ast.Expr):
-        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
-        if value is not None:
-            shown(value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("book", BOOKS, ids=lambda b: b.stem[:2])
-def test_every_cell_runs_in_time(book, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shutil.copytree(CAPTURES, tmp_path / "captures", ignore=shutil.ignore_patterns("logs"))
-    monkeypatch.chdir(tmp_path)
-    started = time.monotonic()
-    names = {"__name__": "__main__", "display": shown}
-    has_widgets = importlib.util.find_spec("ipywidgets") is not None
-    for text in cells(book):
-        if "ipywidgets" in text and not has_widgets:
-            continue
-        with warnings.catch_warnings():
-            if "ipywidgets" in text:
-                warnings.simplefilter("ignore")
-            run_cell(text, names)
-    assert time.monotonic() - started < LONGEST_S
 
 
 def test_notebooks_use_public_names_only():

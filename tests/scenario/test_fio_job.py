@@ -20,34 +20,16 @@ def only(content):
 
 
 def test_global_is_inherited_by_what_follows():
-    loads = parse(
-        """
-        ; two jobs together
-        [global]
-        ioengine=libaio
-        direct=1
-        bs=4k
-        [readers]
-        rw=randread
-        iodepth=32
-        numjobs=4
-        [global]
-        bs=64k
-        [writer]
-        rw=write
-        """
+    readers, writer = parse(
+        "; two jobs together\n[global]\nioengine=libaio\ndirect=1\nbs=4k\n"
+        "[readers]\nrw=randread\niodepth=32\nnumjobs=4\n[global]\nbs=64k\n[writer]\nrw=write\n"
     )
-    assert [load.name for load in loads] == ["readers", "writer"]
-    readers, writer = (load.fields for load in loads)
-    assert (readers["threads"], readers["outstanding"], readers["outstanding_per"]) == (
-        4,
-        32,
-        "thread",
-    )
-    assert readers["threads_are_per_target"] is False
-    assert readers["block_sizes"] == ((4096, 1.0),)
-    assert writer["block_sizes"] == ((65536, 1.0),)
-    assert (writer["access"], writer["read"]) == ("sequential", 0.0)
+    assert (readers.name, writer.name) == ("readers", "writer")
+    keys = ("threads", "outstanding", "outstanding_per", "threads_are_per_target", "block_sizes")
+    found = [readers.fields[key] for key in keys]
+    assert found == [4, 32, "thread", False, ((4096, 1.0),)]
+    keys = ("access", "read", "block_sizes")
+    assert [writer.fields[key] for key in keys] == ["sequential", 0.0, ((65536, 1.0),)]
 
 
 @pytest.mark.parametrize(
