@@ -50,13 +50,6 @@ def test_arrivals_are_those_of_the_trace(folder):
     assert np.array_equal(write, [int(i % 3 == 0) for i in range(N)])
 
 
-def test_speed_presses_harder(folder):
-    path, at_ps = folder
-    slow, fast = (read_replay(path / "trace.csv", speed) for speed in (1.0, 4.0))
-    assert np.array_equal(slow.arrival_ps, at_ps)
-    assert np.array_equal(fast.arrival_ps, at_ps // 4)
-
-
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
 def test_every_request_is_simulated_once(folder, engine):
     path, at_ps = folder

@@ -116,14 +116,6 @@ def test_open_loop():
     assert (group.rate, group.arrivals, group.is_open, group.read) == (5e5, "paced", True, 0.0)
 
 
-def test_a_trace_is_found_beside_the_scenario(tmp_path):
-    (tmp_path / "day.blkparse").write_text("", "utf-8")
-    tables = one_server("intel-p4610-1.6tb", {"trace": "day.blkparse", "speed": 2.0})
-    group = resolve(scenario_from_dict(tables, tmp_path)).workload[0]
-    assert group.trace == tmp_path / "day.blkparse"
-    assert group.speed == 2.0
-
-
 def test_several_volumes_each_with_members_and_spares():
     volumes = [
         {"name": "fast", "raid": "raid0", "members": [0, 1]},
