@@ -85,6 +85,11 @@ def test_says_so_when_the_precision_is_not_reached() -> None:
     assert "the precision of 0.01 % was not reached: simulated IOPS are" in measured.warnings[-1]
 
 
+def test_a_wall_limit_ends_the_run() -> None:
+    measured = measure(mm1(0.7), RunGoal(0.0001, wall_s=0.2), is_open=True)
+    assert not measured.converged
+
+
 def test_an_interrupt_keeps_what_was_finished() -> None:
     engine = Interrupting(mm1(0.5))
     measured = Controller(engine, plain_reducer(), RunGoal(None, 64_000), queue_load()).run()
