@@ -86,6 +86,11 @@ def test_conditions_from_the_command_line_alone(tmp_path: Path) -> None:
     assert (c.block_size, c.iodepth, c.read_fraction, c.access) == (4096, 8, 0.7, "random")
 
 
+def test_text_without_totals_is_cut(tmp_path: Path) -> None:
+    text = sample(TEXT)
+    assert "its tables are cut" in refused(text[: text.index("Write IO") + 300], tmp_path)
+
+
 def test_the_iops_series_of_diskspd(tmp_path: Path) -> None:
     buckets = "".join(
         f'<Bucket SampleMillisecond="{1000 * k}" Read="{4600 + k}" Write="2000" Total="6600" '
