@@ -350,6 +350,9 @@ def test_one_more_drive_is_counted_where_that_alone_makes_it_and_has_lanes() -> 
 
     assert setting(drives=4) == {"drives.0.count": 5}
     assert setting(drives=4, volume={"raid": "raid10"}) == {"drives.0.count": 6}
+    assert reliefs.one_more_drive(resolved(drives=4, volume={"raid": "raid5"})).text == (
+        "one more drive"
+    )
     assert setting(drives=4, volume={"raid": "raid5", "members": [0, 1, 2, 3]}) == {
         "drives.0.count": 5, "volume.0.members": [0, 1, 2, 3, 4],
     }  # fmt: skip
