@@ -242,7 +242,9 @@ def from_table(
         raise CatalogError(f"extends is {extends!r}; name a catalog entry or a file")
     if extends is not None:
         extended = load(known, extends, base).model_dump(exclude_unset=True)
-        # what is stated holds for all: it is taken out of what differs by level and by kernel
+        # what is stated holds for all: it is taken out of what differs by state, level and kernel
+        if fresh := extended.get("fresh"):
+            extended["fresh"] = {k: v for k, v in fresh.items() if not _is_stated(values, k)}
         until = list(extended.get("until", {}).values())
         levels = (each.get("by_level", {}).values() for each in (extended, *until))
         for differs in (*until, *chain.from_iterable(levels)):
@@ -272,7 +274,7 @@ def with_state(profile: DriveProfile, state: Literal["fresh", "steady"]) -> Driv
     # (`calibration/held-out`, G02-1, S01-1, S18-1, U01, U10; five of six sources).
     moved = profile.dies.value * profile.write.unit.value / profile.write_bandwidth.value
     program = Quantity(value=moved * 1e12, basis="assumed", source="the bytes/s of large writes")
-    write = profile.write.model_copy(update={"program": program, "commands": None})
+    write = profile.write.model_copy(update={"program": program})
     update = {"write": write, "state": "fresh", "alternatives": ()}  # they explain what lasts
     return profile.model_copy(update=update)
 
@@ -465,3 +467,11 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
+
+
+def _is_stated(values: Any, key: str) -> bool:
+    for part in key.split("."):
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return True

@@ -352,3 +352,12 @@ def test_a_platform_takes_its_card():
     made["server"]["stack"] = "spdk"
     result = simulate(scenario_from_dict(made), requests=20_000, reliefs=False, certainty=False)
     assert result.total.iops.value == pytest.approx(3_402_370, rel=0.03)  # Tolly 223103
+
+
+def test_what_is_stated_of_a_drive_holds_in_every_state():
+    of_table = {"extends": "intel-p4610-1.6tb", "commands": "50k/s"}
+    of_sheet = {"extends": "samsung-pm9a3-3.84tb", "write": {"commands": "20k/s"}}
+    fresh = [load.with_state(load.from_table("drive", t), "fresh") for t in (of_table, of_sheet)]
+    assert fresh[0].commands.value == 50_000
+    assert fresh[0].write.program.value < load.get("drive", "intel-p4610-1.6tb").write.program.value
+    assert fresh[1].write.commands.value == 20_000
