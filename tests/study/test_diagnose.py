@@ -37,8 +37,8 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES
-from nvmesim.study.diagnosis.server import WEIGHTS, Server
+from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS
+from nvmesim.study.diagnosis.server import NOT_VIRTUAL, Server
 from tests.study.planted import PLANTED, found_codes, healthy, plant, remembering, trial
 from tests.study.slow_servers import asked, place, slow_servers, threads
 
@@ -65,7 +65,7 @@ def test_every_mistake_has_a_code_of_its_own_and_says_where_to_look():
 
 
 def test_probabilities_are_one_in_all_and_follow_the_likelihood():
-    chances = probabilities({"a": [0.0], "b": [math.log(3)]}, {"a": 0.5, "b": 0.5})
+    chances = probabilities({"a": 0.0, "b": math.log(3)}, {"a": 0.5, "b": 0.5})
     assert sum(chances.values()) == pytest.approx(1)
     assert chances["b"] == pytest.approx(0.75)
 
@@ -211,12 +211,21 @@ def test_a_rate_that_fio_was_asked_for_is_part_of_its_load():
     assert found["iops"] == pytest.approx(3000, rel=0.02)
 
 
-@pytest.mark.parametrize(("name", "guest"), [("vda", "usual"), ("nvme0n1", "rare")])
-def test_the_name_of_a_device_tells_of_a_guest(name, guest):
+@pytest.mark.parametrize(("name", "told"), [("vda", {}), ("nvme0n1", {"guest": NOT_VIRTUAL})])
+def test_the_name_of_a_device_tells_of_a_guest(name, told):
     server = server_of()[2]
-    rows = [replace(row, devices=(name,)) for row in server.rows]
-    assert server.weights["guest"] == WEIGHTS["occasional"]
-    assert replace(server, rows=rows).weights["guest"] == WEIGHTS[guest]
+    rows = [replace(row, devices=(name,), is_buffered=False) for row in server.rows]
+    assert replace(server, rows=rows).told == told
+
+
+def test_how_common_each_mistake_is_was_learned_in_every_context():
+    server = server_of()[2]
+    contexts = server.contexts(np.array([0.0, math.log(0.4)]))
+    assert contexts == (False, True, False, False)
+    one = replace(server, rows=[replace(server.rows[0], workload={"outstanding": 1})])
+    assert one.contexts(np.array([0.0])) == (True, False, True, True)
+    assert WEIGHTS.keys() == {"healthy", "unknown", *(m.code for m in MISTAKES)}
+    assert all(len(w) == 1 + len(contexts) and min(w) > 0 for w in WEIGHTS.values())
 
 
 def test_a_depth_had_effect_where_an_asynchronous_engine_went_by_the_page_cache():

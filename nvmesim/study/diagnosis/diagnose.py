@@ -43,14 +43,10 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, Trial
+from nvmesim.study.diagnosis.mistakes import BEST, MISTAKES, WEIGHTS, Trial
 from nvmesim.study.diagnosis.server import Server
 from nvmesim.study.sweep.api import Progress, tables_of
 
-HEALTHY: Final = 0.3
-"""Probability, before anything is measured, that the server is as its scenario says."""
-UNKNOWN: Final = 0.03
-"""And that something is wrong that is not in the list."""
 POOR: Final = 3.0
 """Mean square of the best explanation's residuals from which pairs are tried."""
 PAIRED: Final = 6
@@ -210,11 +206,11 @@ def diagnose(
     if tables.get("volume"):
         rows, members = of_arrays(rows)
         left_out += members
-    search = _Search(tables, base, rows, seed, workers, progress)
+    search = Search(tables, base, rows, seed, workers, progress)
     return replace(search.diagnosis(tuple(left_out)), notes=notes_of(found))
 
 
-class _Search:
+class Search:
     """Simulates the rows under every explanation and weighs them."""
 
     def __init__(
@@ -252,11 +248,12 @@ class _Search:
         self._places = [slice(a, b) for a, b in itertools.pairwise(places)]
         """Places of each row's figures among those of all rows."""
         self._is_rate = np.equal(self._scale.figure, "iops")
+        self.contexts = self._server.contexts(self._healthy[self._is_rate])
         plain = self._runs.figures([({}, r.workload) for r in self._rows], "the server as it is")
         self._plain = log_ratios(self._rows, [found or {} for found in plain])
 
-    def diagnosis(self, left_out: tuple[str, ...]) -> Diagnosis:
-        """Weigh all explanations, and pairs of them where none suffices."""
+    def tried(self) -> tuple[list[Trial], list[Trial]]:
+        """All explanations, and pairs where none suffices: whole ones, and hopeless ones."""
         nothing = np.full(len(self._healthy), np.nan)
         single = [
             Trial((mistake,), (variant,), nothing)
@@ -275,24 +272,31 @@ class _Search:
             tried += self._screened(pairs, "pairs of explanations")
             whole = [one for one in tried if one.is_whole]
         whole = self._filled(self._counted(whole))
-        chances = self._weighed(whole, [one for one in tried if not one.is_whole])
+        return whole, [one for one in tried if not one.is_whole]
+
+    def diagnosis(self, left_out: tuple[str, ...]) -> Diagnosis:
+        """Weigh all explanations."""
+        whole, hopeless = self.tried()
+        chances = self._weighed(whole, hopeless)
         likeliest = _likeliest([one for one in whole if not self._is_idle(one.ratios)])
         found = sorted(likeliest.values(), key=lambda one: -chances[one.code])
-        # what these rows would not show is, as far as they tell, nothing
-        idle = chances.keys() - likeliest.keys() - {"healthy", "unknown"}
-        chances["healthy"] += sum(chances.pop(code) for code in idle)
         listed = [one for one in found if chances.get(one.code, 0.0) >= SHOWN]
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
         explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
         explanations.sort(key=lambda e: -e.probability)
         return Diagnosis(
             scenario=str(self._tables.get("name") or "scenario"),
-            rows=tuple(_compared(*pair) for pair in zip(self._rows, self._predicted, strict=True)),
+            rows=self.compared(),
             healthy=chances["healthy"],
             explanations=tuple(explanations),
             next=self._next(chances["healthy"], explanations),
             left_out=left_out,
         )
+
+    def compared(self) -> tuple[ComparedRow, ...]:
+        """The rows beside their predictions."""
+        pairs = zip(self._rows, self._predicted, strict=True)
+        return tuple(itertools.starmap(_compared, pairs))
 
     def _screened(self, trials: Sequence[Trial], what: str) -> list[Trial]:
         """*trials* that can be built, simulated row by row, those that differ most or least first.
@@ -373,45 +377,55 @@ class _Search:
         """True if these rows would be the same without what leaves *ratios*."""
         return bool(np.abs(ratios - self._healthy).max() < ALIKE)
 
-    def _possible(self) -> frozenset[str] | None:
-        """Codes of mistakes under which busy jobs spend as much as they did; None: all."""
+    def told(self) -> dict[str, float]:
+        """Code of a mistake -> how many times as common it is, as rows and busy jobs tell."""
         pairs = zip(self._rows, (result.cpu for result in self._predicted), strict=True)
         spent = [
             (row.spent_s * 1e9 * min(s.ghz for s in cpu.sockets), cpu.cycles_per_io)
             for row, cpu in pairs if row.spent_s is not None
         ]  # fmt: skip
+        possible = frozenset(WEIGHTS)
+        if any(cycles > DEAR * predicted for cycles, predicted in spent):
+            possible = SPENDS | {"unknown"}
         if any(cycles > max(SPUN, DEAR * predicted) for cycles, predicted in spent):
-            return SPINS
-        return SPENDS if any(cycles > DEAR * predicted for cycles, predicted in spent) else None
+            possible = SPINS | {"unknown"}
+        told = self._server.told
+        return told | {code: told.get(code, 1.0) * WAITS for code in WEIGHTS.keys() - possible}
+
+    def likelihoods(
+        self, found: Sequence[Trial], hopeless: Sequence[Trial]
+    ) -> dict[str, tuple[float, float]]:
+        """Code of each mistake that rows show, "healthy" and "unknown" -> log likelihoods.
+
+        Of its best form, and the mean of all.
+        """
+        as_is = log_likelihood(self._healthy, self._scale, shared=AS_IS)
+        unknown = log_likelihood(self._healthy, self._scale, unknown=True)
+        forms: dict[str, list[float]] = {"healthy": [as_is], "unknown": [unknown]}
+        for one in found:
+            # a form that rows do not show is not why somebody asks
+            if not self._is_idle(one.ratios):
+                forms.setdefault(one.code, []).append(one.score)
+        for one in hopeless:  # it might have been one of these as well
+            if one.code in forms:
+                forms[one.code] += [-math.inf] * (1 + len(BETWEEN) * bool(one.family))
+        return {code: (max(logs), log_mean(logs)) for code, logs in forms.items()}
 
     def _weighed(self, found: Sequence[Trial], hopeless: Sequence[Trial]) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
-        likelihoods = {
-            "healthy": [log_likelihood(self._healthy, self._scale, shared=AS_IS)],
-            "unknown": [log_likelihood(self._healthy, self._scale, unknown=True)],
+        logs, told = self.likelihoods(found, hopeless), self.told()
+        weights = {
+            code: told.get(code, 1.0) * usual * math.prod(itertools.compress(times, self.contexts))
+            for code, (usual, *times) in WEIGHTS.items()
         }
-        weights = {m.code: m.weight for m in MISTAKES} | self._server.weights
-        possible = self._possible()
-        if possible is not None:
-            weights = {c: w * (1.0 if c in possible else WAITS) for c, w in weights.items()}
-        as_is = HEALTHY * (1.0 if possible is None else WAITS)
-        priors = {"healthy": as_is, "unknown": UNKNOWN}
         whole = sum(weights[c] for c in {m.code for t in (*found, *hopeless) for m in t.mistakes})
-        shown = {id(one): one.code for one in found if not self._is_idle(one.ratios)}
-        for one in found:
-            # a form that rows do not show is not why somebody asks
-            if id(one) in shown or one.code not in shown.values():
-                likelihoods.setdefault(one.code, []).append(one.score)
-            shares = [(1 - HEALTHY - UNKNOWN) * weights[m.code] / whole for m in one.mistakes]
-            priors[one.code] = math.prod(shares)
-        for one in hopeless:  # it might have been one of these as well
-            if one.code in likelihoods:
-                likelihoods[one.code] += [-math.inf] * (1 + len(BETWEEN) * bool(one.family))
-        spread = {code: math.exp(log_mean(s) - max(s)) for code, s in likelihoods.items()}
-        for one in found:
-            if len(one.mistakes) > 1:  # of each mistake the form that fits best alone was taken
-                priors[one.code] *= math.prod(spread.get(m.code, 1.0) for m in one.mistakes)
-        return probabilities(likelihoods, priors)
+        scores = {code: BEST * best + (1 - BEST) * mean for code, (best, mean) in logs.items()}
+        priors = dict(weights)
+        for code in (code for code in logs if "+" in code):
+            parts = code.split("+")  # of each mistake the form that fits best alone was taken
+            spread = sum(scores[part] - logs[part][0] for part in parts if part in logs)
+            priors[code] = math.prod(weights[p] for p in parts) / whole * math.exp(spread)
+        return probabilities(scores, priors)
 
     def _explanation(self, one: Trial, chance: float, listed: Sequence[Trial]) -> Explanation:
         pairs = list(zip(self._rows, self._predicted, strict=True))

@@ -320,15 +320,12 @@ def misfit(ratios: Floats, scale: ErrorScale) -> float:
     return float(values @ np.linalg.solve(covariance, values)) / max(1, len(values))
 
 
-def probabilities(
-    log_likelihoods: Mapping[str, Sequence[float]], priors: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the probability of each explanation; one with several variants is their mean.
+def probabilities(scores: Mapping[str, float], priors: Mapping[str, float]) -> dict[str, float]:
+    """Return the probability of each explanation, by its log likelihood and how common it is.
 
-    >>> probabilities({"a": [0.0], "b": [0.0, -1000.0]}, {"a": 0.5, "b": 0.5})
-    {'a': 0.6666666666666666, 'b': 0.3333333333333333}
+    >>> probabilities({"a": 0.0, "b": math.log(3)}, {"a": 0.5, "b": 0.5})
+    {'a': 0.25, 'b': 0.75}
     """
-    scores = {name: log_mean(values) for name, values in log_likelihoods.items()}
     most = max(scores.values())
     weights = {name: priors[name] * math.exp(score - most) for name, score in scores.items()}
     total = sum(weights.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
@@ -18,7 +18,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.study.diagnosis.evidence import Change
 from nvmesim.study.diagnosis.forms import MADE, Variants
-from nvmesim.study.diagnosis.server import WEIGHTS, Server, Variant
+from nvmesim.study.diagnosis.server import Server, Variant
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,6 @@ class Mistake:
     """One explanation, in one or several forms."""
 
     code: str
-    weight: float
     check: str
     """Where to look."""
     mend: str
@@ -82,10 +81,12 @@ def _listed(table: Mapping[str, Any]) -> Variants:
     def variants(server: Server) -> Iterator[Variant]:
         for form in table.get("forms", ()):
             if all(getattr(server, name) for name in form.get("where", ())):
-                change = server.changed(form)
-                if change is not None:
-                    family = form.get("family", table.get("family", ""))
-                    yield Variant(form["name"], change, family, form.get("usual", 1.0))
+                family = form.get("family", table.get("family", ""))
+                for strength in form.get("strengths", (None,)):
+                    change = server.changed(form, strength)
+                    if change is not None:
+                        name = form["name"].format(strength)
+                        yield Variant(name, change, family, form.get("usual", 1.0))
 
     return variants
 
@@ -105,12 +106,20 @@ def _variants(table: Mapping[str, Any]) -> Variants:
     return variants
 
 
+LISTED: Final = tomllib.loads((files(__package__) / "mistakes.toml").read_text("utf-8"))
+BEST: Final[float] = LISTED["best"]
+"""How much the form of a mistake that fits best counts, beside the mean of all."""
+WEIGHTS: Final[Mapping[str, Sequence[float]]] = {
+    **{code: LISTED[code] for code in ("healthy", "unknown")},
+    **{table["code"]: table["weight"] for table in LISTED["mistake"]},
+}
+"""Code -> how common it is, and how many times as common in each of `Server.contexts`."""
+
+
 def _mistakes() -> Iterator[Mistake]:
-    text = (files(__package__) / "mistakes.toml").read_text("utf-8")
-    for table in tomllib.loads(text)["mistake"]:
+    for table in LISTED["mistake"]:
         texts = {key: table[key] for key in ("code", "check", "mend", "source")}
-        weight, is_exact = WEIGHTS[table["weight"]], table.get("exact", False)
-        yield Mistake(weight=weight, variants=_variants(table), is_exact=is_exact, **texts)
+        yield Mistake(variants=_variants(table), is_exact=table.get("exact", False), **texts)
 
 
 MISTAKES: Final = tuple(_mistakes())

@@ -7,17 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from nvmesim.array_types import Floats
 from nvmesim.catalog.toml import quantity_at, show_value
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.diagnosis.evidence import SYNCHRONOUS, Change, MeasuredRow
 from nvmesim.units import parse_size
 
-WEIGHTS: Final = {"stated": 60.0, "usual": 6.0, "common": 3.0, "occasional": 1.0, "rare": 0.3,
-                  "any rate": 0.027}  # fmt: skip
-"""How common a mistake is. "Stated" is one that the rows tell themselves. "Any rate" is a limit's:
-it may be anywhere over two decades, and is taken from the rows. A rate that fits so well by itself
-is worth that share: the density over 5 units of the logarithm, 0.2, over that of an exact fit, 7.5
-(the mean over `WIDTHS` of an error of `RULED`)."""
+SHALLOW: Final = 2
+"""Requests in flight that are few, at most."""
+DEEP: Final = 16
+"""Those that are many, at least."""
+STATED: Final = 60.0
+"""Times as common the page cache is where all rows state it (assumed)."""
+NOT_VIRTUAL: Final = 0.05
+"""The same of a guest where no device has the name of a virtual disk (assumed)."""
 WHOLE: Final = 64 * 1024
 """Bytes of a write from which on most of its units are whole, wherever it begins."""
 VIRTUAL: Final = ("vd", "xvd", "sd")
@@ -78,21 +81,25 @@ class Server:
         """True if requests pass through a kernel."""
         return self.resolved.stack.name != "spdk"
 
+    def contexts(self, ratios: Floats) -> tuple[bool, ...]:
+        """Whether what tells of usual mistakes holds; *ratios*: log(measured / predicted), rates.
+
+        Few requests in flight, many, all rates above half of what is predicted, one row.
+        """
+        loads = [row.workload for row in self.rows]
+        threads = [load.get("threads_total", load.get("threads", 1)) for load in loads]
+        deep = [n * load["outstanding"] for n, load in zip(threads, loads, strict=True)]
+        near = bool(ratios.min() >= math.log(0.5))
+        return max(deep) <= SHALLOW, min(deep) >= DEEP, near, len(loads) == 1
+
     @property
-    def weights(self) -> dict[str, float]:
-        """Code -> how common a mistake is, where the rows and the drives tell."""
+    def told(self) -> dict[str, float]:
+        """Code -> how many times as common a mistake is, as the rows state."""
         names = {name for row in self.rows for name in row.devices}
-        out = {}
-        if len(self.resolved.drives) == 1:
-            out["vmd"] = "rare"  # it is slow as drives share its interrupts
-        elif not self.resolved.volumes:
-            out["guest"] = "occasional"  # which has a virtual disk of one of them, or of an array
-        if names:
-            is_virtual = any(name.startswith(VIRTUAL) for name in names)
-            out["guest"] = "usual" if is_virtual else "rare"
-        if self.is_buffered:
-            out["page-cache"] = "stated"
-        return {code: WEIGHTS[word] for code, word in out.items()}
+        is_virtual = any(name.startswith(VIRTUAL) for name in names)
+        return ({"page-cache": STATED} if self.is_buffered else {}) | (
+            {"guest": NOT_VIRTUAL} if names and not is_virtual else {}
+        )
 
     @property
     def is_md(self) -> bool:
@@ -121,10 +128,13 @@ class Server:
         volumes = self.resolved.volumes
         return bool(volumes) and all(v.raid.survives(len(v.members), v.copies) > 0 for v in volumes)
 
-    def changed(self, form: Mapping[str, Any]) -> dict[str, Any] | None:
+    def changed(
+        self, form: Mapping[str, Any], strength: float | None = None
+    ) -> dict[str, Any] | None:
         """Return what *form* sets, multiplies, adds to and holds down; None if it cannot be.
 
-        Numbers are those of ``server.stack``, and of ``drives.*.profile`` if all drives are alike.
+        With *strength* it multiplies by powers of that. Numbers are those of ``server.stack``, and
+        of ``drives.*.profile`` if all drives are alike.
         """
         change, stack, drives = dict(form.get("set", {})), self.resolved.stack, self.resolved.drives
         wanted = {how: form.get(how, {}) for how in ("times", "plus", "at_most")}
@@ -135,7 +145,8 @@ class Server:
             name = key.split(".", 2 + of_drives)[-1]
             quantity, what = quantity_at(drives[0].profile if of_drives else stack, name)
             now = math.inf if quantity is None else quantity.value
-            value = {"times": now * number, "plus": now + number, "at_most": min(now, number)}[how]
+            times = number if strength is None else strength**number
+            value = {"times": now * times, "plus": now + number, "at_most": min(now, number)}[how]
             change[key] = value if what == "number" else show_value(value, what)
         return change
 
