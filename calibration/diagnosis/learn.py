@@ -65,7 +65,7 @@ def weighed(thread: Mapping[str, Any], folder: Path) -> Weighed:
         rows, _ = of_arrays(rows)
     search = Search(tables, base, rows, None, None, None)
     found = search.likelihoods(*search.tried())
-    inside = all(row.is_inside for row in search.compared())
+    inside = all(row.is_inside for row in search.compared)
     return {
         "name": thread["name"],
         "cause": "healthy" if inside else thread["cause"],

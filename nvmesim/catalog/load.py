@@ -470,8 +470,6 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_stated(values: Any, key: str) -> bool:
-    for part in key.split("."):
-        if not isinstance(values, Mapping) or part not in values:
-            return False
-        values = values[part]
-    return True
+    first, _, rest = key.partition(".")
+    is_here = isinstance(values, Mapping) and first in values
+    return is_here and (not rest or _is_stated(values[first], rest))

@@ -113,7 +113,7 @@ def test_the_command_finds_a_depth_without_effect(tmp_path, capfd):
     assert answer["healthy"] < 0.1
     assert sum(e["probability"] for e in answer["explanations"]) <= 1 + 1e-9
     assert [row["inside"] for row in answer["rows"]] == [False, False, True]
-    assert answer["next"] is None, "a page cache does the same at every quick load"
+    assert answer["next"]["tells"][0] == answer["explanations"][0]["name"]
 
 
 @pytest.mark.parametrize(("column", "is_known"), [("", False), (",4", True)])

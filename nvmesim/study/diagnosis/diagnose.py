@@ -65,7 +65,6 @@ SLOWER: Final = 1.2
 """Times as long as drives and CPUs take, to see how much they count under an explanation."""
 LEAST_STEP: Final = 0.03
 """Change of the logarithm by it, of the server as it is, at least."""
-RESTS: Final = "what explanations rest on"
 STRAY: Final = 0.25
 """Share of a healthy server's rows that may lie outside of their intervals."""
 DEAR: Final = 3.0
@@ -80,6 +79,7 @@ WAITS: Final = 0.1
 """Share of its weight that is left to a mistake under which jobs wait, where they did not."""
 SHOWN: Final = 0.01
 """Least probability of an explanation that is listed."""
+Trials = Sequence[Trial]
 
 
 @dataclass(frozen=True)
@@ -249,6 +249,7 @@ class Search:
         """Places of each row's figures among those of all rows."""
         self._is_rate = np.equal(self._scale.figure, "iops")
         self.contexts = self._server.contexts(self._healthy[self._is_rate])
+        self.compared = tuple(map(_compared, self._rows, self._predicted))
         plain = self._runs.figures([({}, r.workload) for r in self._rows], "the server as it is")
         self._plain = log_ratios(self._rows, [found or {} for found in plain])
 
@@ -260,9 +261,8 @@ class Search:
             for mistake in MISTAKES for variant in mistake.variants(self._server)
         ]  # fmt: skip
         tried = self._screened(single, "explanations")
-        whole = [one for one in tried if one.is_whole]
-        if min([misfit(one.ratios, self._scale) for one in whole]
-               + [misfit(self._healthy, self._scale)]) > POOR:  # fmt: skip
+        ratios = [self._healthy, *(one.ratios for one in tried if one.is_whole)]
+        if min(misfit(r, self._scale) for r in ratios) > POOR:
             best = list(_likeliest(tried).values())[:PAIRED]
             pairs = [
                 Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants), nothing)
@@ -270,8 +270,7 @@ class Search:
                 if not a.change.keys() & b.change.keys()
             ]
             tried += self._screened(pairs, "pairs of explanations")
-            whole = [one for one in tried if one.is_whole]
-        whole = self._filled(self._counted(whole))
+        whole = self._filled(self._counted([one for one in tried if one.is_whole]))
         return whole, [one for one in tried if not one.is_whole]
 
     def diagnosis(self, left_out: tuple[str, ...]) -> Diagnosis:
@@ -279,26 +278,20 @@ class Search:
         whole, hopeless = self.tried()
         chances = self._weighed(whole, hopeless)
         likeliest = _likeliest([one for one in whole if not self._is_idle(one.ratios)])
-        found = sorted(likeliest.values(), key=lambda one: -chances[one.code])
-        listed = [one for one in found if chances.get(one.code, 0.0) >= SHOWN]
+        listed = [one for one in likeliest.values() if chances[one.code] >= SHOWN]
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
         explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
         explanations.sort(key=lambda e: -e.probability)
         return Diagnosis(
             scenario=str(self._tables.get("name") or "scenario"),
-            rows=self.compared(),
+            rows=self.compared,
             healthy=chances["healthy"],
             explanations=tuple(explanations),
             next=self._next(chances["healthy"], explanations),
             left_out=left_out,
         )
 
-    def compared(self) -> tuple[ComparedRow, ...]:
-        """The rows beside their predictions."""
-        pairs = zip(self._rows, self._predicted, strict=True)
-        return tuple(itertools.starmap(_compared, pairs))
-
-    def _screened(self, trials: Sequence[Trial], what: str) -> list[Trial]:
+    def _screened(self, trials: Trials, what: str) -> list[Trial]:
         """*trials* that can be built, simulated row by row, those that differ most or least first.
 
         A form that explains the rows so far worse than another by `HOPELESS`, and whose neighbours
@@ -319,7 +312,7 @@ class Search:
                     ratios[at] = self._healthy[at] + found - self._plain[at]
                     seen.append(replace(one, ratios=ratios))
             scores = [log_likelihood(one.ratios, self._scale) for one in seen]
-            after = [max(self._between(one, seen)) for one in seen]
+            after = [self._between(one, seen) for one in seen]
             near = [max(t) for t in zip(scores, after, [-math.inf, *after], strict=False)]
             so_far = np.where(np.isfinite(seen[0].ratios), self._healthy, np.nan) if seen else None
             most = 0.0 if so_far is None else max(*near, log_likelihood(so_far, self._scale))
@@ -328,7 +321,7 @@ class Search:
             done += [one for one, s in zip(seen, near, strict=True) if s <= most - HOPELESS]
         return left + done
 
-    def _counted(self, found: Sequence[Trial]) -> list[Trial]:
+    def _counted(self, found: Trials) -> list[Trial]:
         """*found*, exact ones with how much drives and CPUs count: they are run with slower ones.
 
         Where a link or a limit rules, the prediction is as sure as that; no longer run moves it.
@@ -336,7 +329,9 @@ class Search:
         offset = self._healthy - self._plain
         exact = [one for one in found if all(m.is_exact for m in one.mistakes)]
         loads, changes = [row.workload for row in self._rows], [{}, *(one.change for one in exact)]
-        answers = self._runs.figures([(c, load) for c in changes for load in loads], RESTS, SLOWER)
+        answers = self._runs.figures(
+            [(c, load) for c in changes for load in loads], "bases", SLOWER
+        )
         moved = [
             log_ratios(self._rows, [answer or {} for answer in answers[i : i + len(loads)]])
             for i in range(0, len(answers), len(loads))
@@ -353,15 +348,15 @@ class Search:
         scale = self._scale if one.counts is None else self._scale.where_it_counts(one.counts)
         return log_likelihood(ratios, scale) + math.log(math.prod(v.usual for v in one.variants))
 
-    def _between(self, one: Trial, among: Sequence[Trial]) -> list[float]:
-        """Log likelihoods of forms between *one* and the next of its family; -inf without one."""
+    def _between(self, one: Trial, among: Trials) -> float:
+        """Most log likelihood of forms between *one* and the next of its family; -inf without."""
         n = next(i for i, other in enumerate(among) if other is one) + 1
         if n >= len(among) or not one.family or among[n].family != one.family:
-            return [-math.inf]
-        steps = [one.ratios + (among[n].ratios - one.ratios) * share for share in BETWEEN]
-        return [self._likelihood(one, ratios) for ratios in steps]
+            return -math.inf
+        step = among[n].ratios - one.ratios
+        return max(self._likelihood(one, one.ratios + step * share) for share in BETWEEN)
 
-    def _filled(self, found: Sequence[Trial]) -> list[Trial]:
+    def _filled(self, found: Trials) -> list[Trial]:
         """*found*, and what lies between neighbours of a family, by the name of the nearer one."""
         out = list(found)
         for one, after in itertools.pairwise(found):
@@ -379,22 +374,16 @@ class Search:
 
     def told(self) -> dict[str, float]:
         """Code of a mistake -> how many times as common it is, as rows and busy jobs tell."""
-        pairs = zip(self._rows, (result.cpu for result in self._predicted), strict=True)
         spent = [
-            (row.spent_s * 1e9 * min(s.ghz for s in cpu.sockets), cpu.cycles_per_io)
-            for row, cpu in pairs if row.spent_s is not None
+            (row.spent_s * 1e9 * min(s.ghz for s in result.cpu.sockets), result.cpu.cycles_per_io)
+            for row, result in zip(self._rows, self._predicted, strict=True) if row.spent_s
         ]  # fmt: skip
-        possible = frozenset(WEIGHTS)
-        if any(cycles > DEAR * predicted for cycles, predicted in spent):
-            possible = SPENDS | {"unknown"}
-        if any(cycles > max(SPUN, DEAR * predicted) for cycles, predicted in spent):
-            possible = SPINS | {"unknown"}
-        told = self._server.told
-        return told | {code: told.get(code, 1.0) * WAITS for code in WEIGHTS.keys() - possible}
+        dear = [cycles for cycles, predicted in spent if cycles > DEAR * predicted]
+        possible = SPINS if max(dear, default=0.0) > SPUN else SPENDS if dear else WEIGHTS.keys()
+        told, waits = self._server.told, WEIGHTS.keys() - possible - {"unknown"}
+        return told | {code: told.get(code, 1.0) * WAITS for code in waits}
 
-    def likelihoods(
-        self, found: Sequence[Trial], hopeless: Sequence[Trial]
-    ) -> dict[str, tuple[float, float]]:
+    def likelihoods(self, found: Trials, hopeless: Trials) -> dict[str, tuple[float, float]]:
         """Code of each mistake that rows show, "healthy" and "unknown" -> log likelihoods.
 
         Of its best form, and the mean of all.
@@ -403,15 +392,14 @@ class Search:
         unknown = log_likelihood(self._healthy, self._scale, unknown=True)
         forms: dict[str, list[float]] = {"healthy": [as_is], "unknown": [unknown]}
         for one in found:
-            # a form that rows do not show is not why somebody asks
-            if not self._is_idle(one.ratios):
+            if not self._is_idle(one.ratios):  # or it is not why somebody asks
                 forms.setdefault(one.code, []).append(one.score)
         for one in hopeless:  # it might have been one of these as well
             if one.code in forms:
                 forms[one.code] += [-math.inf] * (1 + len(BETWEEN) * bool(one.family))
         return {code: (max(logs), log_mean(logs)) for code, logs in forms.items()}
 
-    def _weighed(self, found: Sequence[Trial], hopeless: Sequence[Trial]) -> dict[str, float]:
+    def _weighed(self, found: Trials, hopeless: Trials) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""
         logs, told = self.likelihoods(found, hopeless), self.told()
         weights = {
@@ -427,10 +415,8 @@ class Search:
             priors[code] = math.prod(weights[p] for p in parts) / whole * math.exp(spread)
         return probabilities(scores, priors)
 
-    def _explanation(self, one: Trial, chance: float, listed: Sequence[Trial]) -> Explanation:
-        pairs = list(zip(self._rows, self._predicted, strict=True))
-        worst = max(range(len(pairs)), key=lambda i: abs(
-            math.log(pairs[i][0].iops / pairs[i][1].total.iops.value)))  # fmt: skip
+    def _explanation(self, one: Trial, chance: float, listed: Trials) -> Explanation:
+        worst = int(np.abs(self._healthy[self._is_rate]).argmax())
         iops = self._rows[worst].iops / math.exp(one.ratios[self._places[worst]][0])
         around = self._predicted[worst].certainty.figures["iops"].around(iops)
         check, mend, source = (
@@ -488,7 +474,7 @@ def _asked(load: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(load.get(key) for key in keys)
 
 
-def _likeliest(found: Sequence[Trial]) -> dict[str, Trial]:
+def _likeliest(found: Trials) -> dict[str, Trial]:
     """Code -> its form that fits best, the best first."""
     out: dict[str, Trial] = {}
     for one in sorted(found, key=lambda f: -f.score):

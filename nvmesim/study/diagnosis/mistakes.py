@@ -110,9 +110,9 @@ LISTED: Final = tomllib.loads((files(__package__) / "mistakes.toml").read_text("
 BEST: Final[float] = LISTED["best"]
 """How much the form of a mistake that fits best counts, beside the mean of all."""
 WEIGHTS: Final[Mapping[str, Sequence[float]]] = {
-    **{code: LISTED[code] for code in ("healthy", "unknown")},
+    "healthy": LISTED["healthy"], "unknown": LISTED["unknown"],
     **{table["code"]: table["weight"] for table in LISTED["mistake"]},
-}
+}  # fmt: skip
 """Code -> how common it is, and how many times as common in each of `Server.contexts`."""
 
 

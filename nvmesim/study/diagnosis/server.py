@@ -13,10 +13,6 @@ from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.diagnosis.evidence import SYNCHRONOUS, Change, MeasuredRow
 from nvmesim.units import parse_size
 
-SHALLOW: Final = 2
-"""Requests in flight that are few, at most."""
-DEEP: Final = 16
-"""Those that are many, at least."""
 STATED: Final = 60.0
 """Times as common the page cache is where all rows state it (assumed)."""
 NOT_VIRTUAL: Final = 0.05
@@ -84,13 +80,13 @@ class Server:
     def contexts(self, ratios: Floats) -> tuple[bool, ...]:
         """Whether what tells of usual mistakes holds; *ratios*: log(measured / predicted), rates.
 
-        Few requests in flight, many, all rates above half of what is predicted, one row.
+        Two requests in flight at most, 16 at least, no rate below half of its prediction, one row.
         """
         loads = [row.workload for row in self.rows]
         threads = [load.get("threads_total", load.get("threads", 1)) for load in loads]
         deep = [n * load["outstanding"] for n, load in zip(threads, loads, strict=True)]
         near = bool(ratios.min() >= math.log(0.5))
-        return max(deep) <= SHALLOW, min(deep) >= DEEP, near, len(loads) == 1
+        return max(deep) <= 2, min(deep) >= 16, near, len(loads) == 1
 
     @property
     def told(self) -> dict[str, float]:
