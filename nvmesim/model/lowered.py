@@ -150,7 +150,7 @@ def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterato
     if keys:
         sheet = profile.captured is not None and profile.captured.datasheet
         told = list(dict.fromkeys(profile.untold[key] for key in keys))
-        would = [w for w in told if not any(o != w and o.startswith(w) for o in told)]
+        would = [w for w in told if not any(o != w and w in o for o in told)]
         text = (
             f"{name}: its {'data sheet tells' if sheet else 'captures tell'} nothing of "
             f"{', '.join(IN_WORDS.get(key, key) for key in keys)}; what would: {'; '.join(would)}"

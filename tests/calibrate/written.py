@@ -16,10 +16,10 @@ US = 1e6
 
 
 def known_drive(**update: object) -> DriveProfile:
-    """The drive of DESIGN 3, with writes and no host."""
+    """A drive of 48 dies with writes and no host, which takes what waits in order, as fits do."""
     profile = DriveProfile.model_validate({
         "name": "known", "link": "pcie4 x4", "capacity": "1 TB", "host_included": True,
-        "dies": 48, "channels": 8, "commands": "780k/s",
+        "dies": 48, "channels": 8, "commands": "780k/s", "wait_cv": 0,
         "read_bandwidth": "7 GB/s", "write_bandwidth": "5 GB/s",
         "read": {"base": "11 us", "die": "54 us", "die_cv": 0.1, "channel": "3 us"},
         "write": {"base": "15 us", "base_cv": 0.15, "program": "200 us", "buffer": "4 MiB"},

@@ -30,6 +30,8 @@ MINOR: Final = 0.05
 """The same of one below which only its name is."""
 SURE: Final = 0.5
 """Probability that nothing is wrong from which no explanation is shown."""
+CLEAR: Final = 0.8
+"""The same from which it is said so plainly."""
 
 
 def capture_blocks(capture: Capture) -> list[Block]:
@@ -166,9 +168,10 @@ def _is_calm(found: Diagnosis) -> bool:
 def _headline(found: Diagnosis) -> str:
     rows, inside = len(found.rows), sum(row.is_inside for row in found.rows)
     if _is_calm(found):
+        said = "Nothing is wrong" if found.healthy >= CLEAR else "Nothing is known to be wrong"
         return (
-            f"Nothing is wrong, as far as {plural(rows, 'row')} can tell ({found.healthy:.0%}): "
-            f"{inside} of {rows} inside its interval."
+            f"{said}, as far as {plural(rows, 'row')} can tell ({found.healthy:.0%}): "
+            f"{inside} of {rows} inside the interval."
         )
     worst = max(found.rows, key=lambda row: abs(row.measured / row.predicted.value - 1))
     told = "something is different on this server"
