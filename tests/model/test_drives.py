@@ -5,6 +5,7 @@ github gabriel-haas/ssdiq-pub @8a0a3f4, paper/finallat10). The profile's numbers
 rows at 100k, 200k and 500k writes/s, and to the mean of all reads; those below did not enter.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -334,21 +335,21 @@ def test_data_engines_hold_a_small_command_as_one_would() -> None:
         assert saturated(kib, engines) == pytest.approx(1 / held, rel=0.03)
 
 
-def test_sizes_that_no_row_is_of(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "shallow"), [("U07", 1), ("U08", 4)])
+def test_sizes_that_no_row_is_of(tmp_path: Path, name: str, shallow: int) -> None:
     """4 KiB by depth and 128 KiB tell 8 to 32 KiB: 44 to 139 % too many with the longer alone."""
-    off = []
-    for name, shallow in (("U07", 1), ("U08", 4)):
-        case = next(c for c in find_cases() if c.name == name)
-        rows = {(r.size, r.in_flight): r for r in case.rows if r.op == "randread"}
-        sweep = [(4096, shallow), (4096, 32), (4096, 1024), (131072, shallow), (131072, 32)]
-        fitted = tuple(rows[key] for key in sweep)
-        asked = [rows[key] for size in (8192, 16384, 32768) if (key := (size, 32)) in rows]
-        split = replace(planned(case).splits[0], fitted=fitted, asked=tuple(asked))
-        profile, refused = _profile(case, split, tmp_path)
-        assert not refused
-        for row in asked:
-            found = next(p for p in _predicted(case, split, row, profile) if p.metric == "iops")
-            assert found.low < found.measured < found.high
-            off.append(abs(found.predicted / found.measured - 1))
-    assert len(off) == 5
-    assert np.mean(off) < 0.17
+    case = next(c for c in find_cases() if c.name == name)
+    rows = {(r.size, r.in_flight): r for r in case.rows if r.op == "randread"}
+    sweep = [(4096, shallow), (4096, 32), (4096, 1024), (131072, shallow), (131072, 32)]
+    asked = [(size, 32) for size in (8192, 16384, 32768) if (size, 32) in rows]
+
+    def at(keys: Sequence[tuple[int, int]]) -> tuple:
+        return tuple(rows[key] for key in keys)
+
+    split = replace(planned(case).splits[0], fitted=at(sweep), asked=at(asked))
+    profile, refused = _profile(case, split, tmp_path)
+    assert not refused
+    for row in split.asked:
+        found = next(p for p in _predicted(case, split, row, profile) if p.metric == "iops")
+        assert found.low < found.measured < found.high
+        assert found.predicted == pytest.approx(found.measured, rel=0.25)
