@@ -2,8 +2,8 @@
 
 A read: command, constant part, one die and channel per unit, data, port. A write: port, command,
 data, room in the buffer, acknowledgement; its units are programmed on their dies behind that.
-A disk that serves in rounds is one server and the port. The empirical drive is one delay station
-that draws from its capture.
+A disk that serves in rounds is one server and the port (`rounds.py`); one of captured latencies is
+delays (`empirical.py`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import FLASH_PS, Collection, DriveProfile
 from nvmesim.errors import ScenarioError
+from nvmesim.model.empirical import EmpiricalLatency
 from nvmesim.model.path import AS_ONE
 from nvmesim.model.request_kinds import Access
 from nvmesim.model.rounds import RoundService, batches
-from nvmesim.network.builder import Builder, DiePrograms, Row, Station, const, ints, op
+from nvmesim.network.builder import Builder, DiePrograms, Row, Station, const, op
 from nvmesim.network.distributions import arm_factors, gamma_table, paged_table, uniform_table
 from nvmesim.network.network import MAX_CHILDREN, SCALE_ONE, Kind, Op, StationKind
 from nvmesim.scenario.resolved import Drive
@@ -61,11 +60,11 @@ class DriveModel:
         self._streams: dict[tuple[int, int], int] = {}
         self._sequential = False
         self._through = False
-        self._series: dict[bool, tuple[int, int]] = {}
         p = self.profile
         self._limit_rows(UNIT)
+        self._captured = None
         if p.latencies is not None:
-            self._add_empirical()
+            self._captured = EmpiricalLatency(b, drive, p.latencies, host_ps)
             return
         if tags:
             self._tags = self._named("tags", "gate", Kind.GATE, round(p.tags.value))
@@ -189,26 +188,10 @@ class DriveModel:
     def _in_rounds(self, write: bool, n_bytes: int) -> list[Row]:
         return [self._rounds.row(write, n_bytes, self._host_ps, self._drive.delay_ps, SLOT_DIE)]
 
-    def _add_empirical(self) -> None:
-        """A delay station per operation that draws runs of the capture's own samples."""
-        b, drive, table = self._b, self._drive, self.profile.latencies
-        assert table is not None
-        for write, samples in ((False, table.read_us), (True, table.write_us)):
-            if samples:
-                ticks = np.maximum(1, np.round(np.asarray(samples) * 1e6) - self._host_ps)
-                name = f"{drive.name} {'write' if write else 'read'}"
-                station = b.station(name, Kind.DELAY)
-                row = b.add_series(ints(ticks.astype(np.int64)), min(table.block, len(samples)))
-                self._series[write] = (station, row)
-                b.report(f"{name} latency", "delay", station, drive=drive.index)
-
     def check(self, write: bool) -> None:
         """Raise ScenarioError for a captured drive that holds no such latencies."""
-        if self.profile.latencies is not None and write not in self._series:
-            raise ScenarioError(
-                f"drives: profile {self.profile.name!r} holds no {'write' if write else 'read'} "
-                "latencies; calibrate it on a capture that has them"
-            )
+        if self._captured is not None:
+            self._captured.check(write)
 
     def rows(self, write: bool, n_bytes: int, access: Access) -> list[Row]:
         """Operations of one command up to the drive's own port, data at the host's side."""
@@ -217,10 +200,8 @@ class DriveModel:
         self._through = p.write.through or (access.through and p.write.volatile)
         if p.rounds is not None:
             return [*waits, *self._tagged(self._in_rounds(write, n_bytes))]
-        if p.latencies is not None:
-            (station, row), delay = self._series[write], self._drive.delay_ps
-            away = [const(station, delay)] if delay else []
-            return [*waits, *away, op(Op.VISIT_SERIES, station, row)]
+        if self._captured is not None:
+            return [*waits, *self._captured.rows(write)]
         served = (self._write if write else self._read)(n_bytes, access.misaligned)
         return [*waits, *self._tagged(served)]
 
@@ -451,7 +432,7 @@ class DriveModel:
         A volatile buffer is written out, one flush at a time, and what is written meanwhile waits
         behind it; one with capacitors holds nothing that power could take.
         """
-        if self.profile.latencies is not None:
+        if self._captured is not None:
             raise ScenarioError(
                 f"{self._drive.name}: a profile of captured latencies holds no flushes; leave out "
                 "fsync, or take a profile with dies and a buffer"

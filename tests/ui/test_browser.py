@@ -225,8 +225,9 @@ def test_pasted_rows_of_a_server_are_explained_on_a_phone(tab, page):
     tab.get_by_role("alert").filter(has_text="drop captures").wait_for()
     tab.get_by_label("The server (TOML)").fill(SMALL.replace("threads = 1", "threads = 4"))
     tab.get_by_role("button", name="Put an example there").click()
+    tab.set_default_timeout(3 * LONG_MS)
     tab.get_by_role("button", name="Check").click()
-    tab.locator("#answer table .off").first.wait_for(timeout=3 * LONG_MS)
+    arrived(tab, "#answer table .off")
     assert tab.locator("#answer tbody tr").count() == 2
     assert tab.locator("#answer dl").count() >= 1
     wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -244,9 +245,11 @@ def test_a_capture_is_dropped_and_the_server_checked(tab, page):
     tab.get_by_role("alert").filter(has_text="a.txt").wait_for()
     chosen.set_input_files(FIO)
     tab.get_by_text("qd4.json: fio-json").wait_for()
+    tab.set_default_timeout(3 * LONG_MS)
     tab.get_by_role("button", name="Check", exact=True).click()
+    arrived(tab, "#answer tbody tr")
     row = tab.locator("#answer tbody tr")
-    row.filter(has_text="qd4").wait_for(timeout=3 * LONG_MS)
+    row.filter(has_text="qd4").wait_for()
     assert row.count() == 1
     assert "Measured 20k IOPS" in tab.locator("#answer").inner_text()
     with tab.expect_download() as report:

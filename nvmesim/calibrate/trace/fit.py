@@ -320,10 +320,11 @@ class _Fitting:
     def _doubts(self, judged: Sequence[task.ClassOf], structure: Structure) -> list[str]:
         used, source, writes = self.used, self.all.source, self.used.write
         # Of (operation, size, depth) classes the change of p50 from half to half.
-        first, second = used.halves()
-        before = {c.label: c.measured_s.get(50.0) for c in task.classes_of(first)}
-        after = {c.label: c.measured_s.get(50.0) for c in task.classes_of(second)}
-        changes = [after[k] / v - 1 for k, v in before.items() if v and after.get(k)]  # type: ignore[operator]
+        before, after = (
+            {c.label: c.measured_s[50.0] for c in task.classes_of(half) if c.measured_s.get(50.0)}
+            for half in used.halves()
+        )
+        changes = [after[k] / v - 1 for k, v in before.items() if k in after]
         drift, pace = float(np.median(changes)) if changes else 0.0, start.peak_rate(used)
         off = [(c.label, c.residual.get(50.0, 0.0)) for c in judged if not c.held_out]
         missed = [f"{label} {100 * error:+.0f} %" for label, error in off if abs(error) > 0.1]
