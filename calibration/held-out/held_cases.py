@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,10 @@ MOST_ASKED: Final = 5
 """Rows of one case that one split predicts at most, spread evenly: a case is one vote anyway."""
 KS: Final = (2, 3)
 """Rows of each direction that a fit of a single drive sees."""
+FEW: Final = ("1 row", "2 small rows", "small rows")
+"""Splits that are asked with the drive's data sheet, too, where that is known."""
+USUAL: Final = ("sata-ssd", "hdd-7200")
+"""Drives of the catalog that stand for any of their kind: they have no data sheet."""
 MANY_ROWS: Final = 8
 """Rows of a drive from which on every other one is fitted, mixes too, and the rest predicted."""
 
@@ -133,7 +137,7 @@ class Split:
     fitted: tuple[HeldRow, ...]
     asked: tuple[HeldRow, ...]
     basis: str = "rows"
-    """"rows", "sheet" or "catalog": what the drive's profile is made of."""
+    """"rows", "sheet", "catalog", or "rows, sheet": what the drive's profile is made of."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,11 @@ def splits(case: HeldCase, usable: Sequence[HeldRow]) -> tuple[Split, ...]:
         fitted = tuple(row for row in usable if row.cells["role"] == "fit" and is_of_drive(row))
         asked = [row for row in usable if row.cells["role"] == "target"]
         found += [Split("small rows", fitted, _thinned(asked, 2 * MOST_ASKED))] if fitted else []
+    if "sheet" in case.facts or case.facts.get("catalog", USUAL[0]) not in USUAL:
+        found += [
+            replace(split, name=f"{split.name}, sheet", basis="rows, sheet")
+            for split in found if split.name in FEW
+        ]  # fmt: skip
     basis = next((basis for basis in ("sheet", "catalog") if basis in case.facts), None)
     if basis is not None:
         found.append(Split(basis, (), _thinned(usable), basis))

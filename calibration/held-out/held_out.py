@@ -32,7 +32,7 @@ from held_cases import (
 from pydantic import TypeAdapter
 
 from nvmesim.calibrate.bench import GHZ, GHZ_ENDS
-from nvmesim.calibrate.datasheet import read_datasheet
+from nvmesim.calibrate.datasheet import Sheet, read_datasheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.drive.sheet import fit_datasheet
 from nvmesim.calibrate.evidence import DriveFit
@@ -187,30 +187,38 @@ def _profile(case: HeldCase, split: Split, folder: Path) -> tuple[Any, tuple[str
     """The drive's profile as a scenario holds it, and why it would not be written."""
     if split.basis == "catalog":
         return case.facts["catalog"], ()
-    if split.basis == "sheet":
-        text = "".join(f"{k} = {json.dumps(v)}\n" for k, v in case.facts["sheet"].items())
-        (folder / "sheet.toml").write_text(text)
-        fit = fit_datasheet(read_datasheet(folder / "sheet.toml"), name="held-out")
+    sheet = _sheet(case, folder) if "sheet" in split.basis else None
+    if split.basis == "sheet" and sheet is not None:
+        fit = fit_datasheet(sheet, name="held-out")
     else:
         path = folder / "points.csv"
         write_points(path, split.fitted)
-        fit = _fitted(path, _host(case))
+        fit = _fitted(path, _host(case), sheet)
     return fit.profile.model_dump(mode="json"), tuple(fit.misses)
 
 
-def _fitted(path: Path, host: str | None) -> DriveFit:
+def _sheet(case: HeldCase, folder: Path) -> Sheet:
+    """The data sheet of the drive of *case*, as a user types it or names it."""
+    if "sheet" not in case.facts:
+        return read_datasheet(Path(case.facts["catalog"]))
+    text = "".join(f"{k} = {json.dumps(v)}\n" for k, v in case.facts["sheet"].items())
+    (folder / "sheet.toml").write_text(text)
+    return read_datasheet(folder / "sheet.toml")
+
+
+def _fitted(path: Path, host: str | None, sheet: Sheet | None) -> DriveFit:
     """The fit of the points in *path*; where it is refused, a user tries without the host."""
     captures = read_captures([str(path)])
     link = None if host is None else host.split(",")[1]
     try:
-        first = fit_drive(captures, name="held-out", captured_on=host)
+        first = fit_drive(captures, name="held-out", captured_on=host, datasheet=sheet)
         if host is None or not first.misses:
             return first
     except NvmesimError:
         if host is None:
             raise
-        return fit_drive(captures, name="held-out", link=link)
-    second = fit_drive(captures, name="held-out", link=link)
+        return fit_drive(captures, name="held-out", link=link, datasheet=sheet)
+    second = fit_drive(captures, name="held-out", link=link, datasheet=sheet)
     return first if second.misses else second
 
 

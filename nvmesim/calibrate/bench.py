@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nvmesim.array_types import Floats
+from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.points import BODY, PERCENTS, Bins, Point
 from nvmesim.catalog import load
 from nvmesim.catalog.links import Link, parse_link
@@ -52,6 +53,9 @@ class BenchHost:
     clock_sd: float = 0.15
     """Standard deviation of the logarithm of what a thread does on it. Assumed: the clock under a
     load is not the one stated, and stacks differ by kernel."""
+    sheet: Mapping[str, Expected] = field(default_factory=dict)
+    """What the drive's data sheet leads to expect, where one is known: `datasheet.FIGURES` in 1/s,
+    bytes/s and s."""
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,18 @@ that of a write into the buffer.
 """
 
 import csv
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from nvmesim.calibrate.points import LONE_S, Point, bounded_depth
-from nvmesim.catalog.links import parse_link
+from nvmesim.catalog.links import Link, command_ceiling, parse_link
+from nvmesim.catalog.load import get
+from nvmesim.catalog.profile import DriveProfile
+from nvmesim.catalog.quantity import Quantity
 from nvmesim.catalog.toml import read_toml
 from nvmesim.errors import CaptureError, UnitError, nearest
 
@@ -54,6 +58,46 @@ RANGES: Final = {
 }  # fmt: skip
 
 
+class Expected(NamedTuple):
+    """Median of a figure that is measured, and the standard deviation of its logarithm."""
+
+    value: float
+    sd: float
+
+
+REACHED: Final = {
+    "random_read": Expected(1.0, 0.15), "random_write": Expected(1.2, 0.25),
+    "sequential_read": Expected(0.98, 0.12), "sequential_write": Expected(1.0, 0.12),
+    "read_latency": Expected(1.0, 0.2), "write_latency": Expected(1.0, 0.3),
+}  # fmt: skip
+"""What saturated rows reach, as a share of the data sheet's figure. Source: drives of
+`calibration/held-out` whose sheet is known: twelve of reads (0.91 to 1.10), twelve of writes in
+the steady state (clouds hold to what they say, 1.0; sheets of drives promise it at worst, 1.1 to
+1.7), 27 and 21 of streams that no link stops (0.83 to 1.22). Latencies: assumed."""
+OF_CACHE: Final = {"random_read": Expected(0.75, 0.35), "random_write": Expected(0.8, 0.5)}
+"""The same of drives whose sheet speaks of their cache: eight of reads (0.45 to 1.06), six of
+writes (0.2 to 1.2)."""
+CACHED: Final = 0.55
+"""Random writes/s in units of random reads/s from which on a sheet speaks of the cache: what lasts
+is 0.05 to 0.4 of the reads on sheets of drives for servers."""
+
+
+BEYOND_DOUBT: Final = 2.0
+"""Standard deviations above what is expected from which on a row says that it is not so."""
+
+
+def _done(points: Sequence[Point], key: str) -> float:
+    """Most that a row of *points* did of the figure *key*, of a drive: requests/s or bytes/s."""
+    is_random, is_read = key.startswith("random"), key.endswith("read")
+    return max(
+        (
+            p.iops * (p.read_fraction if is_read else 1 - p.read_fraction) / p.targets
+            * (1 if is_random else p.block_size)
+            for p in points if not p.held_out and (p.random or not is_random)
+        ), default=0.0,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Sheet:
     """Figures of a data sheet: bytes/s, IOPS, s, bytes, W."""
@@ -70,6 +114,46 @@ class Sheet:
         """The figures as rows of a fit."""
         return [self._point(key) for key in FIGURES if key in self.figures]
 
+    def expected(
+        self, points: Sequence[Point], link: Link, *, is_flash: bool
+    ) -> dict[str, Expected]:
+        """What its figures lead to expect beyond *points*, behind *link*: 1/s, bytes/s, s.
+
+        A ceiling that one of them is above says nothing: flash was fresh, or the sheet is another
+        drive's.
+        """
+        reads, writes = (self.figures.get(f"random_{op}", 0.0) for op in ("read", "write"))
+        is_cached = is_flash and writes > CACHED * reads > 0
+        reached = {**REACHED, **OF_CACHE} if is_cached else REACHED
+        most = {
+            "sequential_read": command_ceiling(link, "read", LARGE) * LARGE,
+            "sequential_write": command_ceiling(link, "write", LARGE) * LARGE,
+        }
+        found = {
+            key: Expected(min(share * self.figures[key], most.get(key, math.inf)), sd)
+            for key, (share, sd) in reached.items() if key in self.figures
+        }  # fmt: skip
+        return {
+            key: e for key, e in found.items()
+            if key.endswith("latency")
+            or _done(points, key) < e.value * math.exp(BEYOND_DOUBT * e.sd)
+        }  # fmt: skip
+
+    @property
+    def source(self) -> str:
+        """Where its figures are from."""
+        return self.texts.get("source") or f"data sheet {self.file.name}"
+
+    def besides(self) -> dict[str, Quantity | str]:
+        """Numbers of a profile that no capture tells: capacity and power; and the model."""
+        stated = {"capacity": self.capacity} | {
+            f"{key}_w": self.figures[key] for key in ("power_active", "power_idle")
+            if key in self.figures
+        }  # fmt: skip
+        found = {k: Quantity(value=v, basis="datasheet", source=self.source)
+                 for k, v in stated.items()}  # fmt: skip
+        return {**found, "model": self.texts.get("model", "")}
+
     def _point(self, key: str) -> Point:
         value = self.figures[key]
         read = 0.7 if key == "mix_70_30" else float("read" in key)
@@ -83,10 +167,40 @@ class Sheet:
         return replace(point, is_stated=True, source=self.file.name, place=place)
 
 
+def sheet_of(profile: DriveProfile) -> Sheet:
+    """Return what the catalog says of a drive, as its data sheet would.
+
+    >>> from nvmesim.catalog.load import get
+    >>> figures = sheet_of(get("drive", "kioxia-cm7-r-15.36tb")).figures
+    >>> {key: f"{figures[key]:.3g}" for key in ("random_read", "sequential_write")}
+    {'random_read': '2.72e+06', 'sequential_write': '7e+09'}
+    """
+    read, write, dies = profile.read, profile.write, profile.dies.value
+    drain = dies / write.program.value * 1e12
+    figures = {
+        "random_read": min(profile.commands.value, dies / read.die.value * 1e12),
+        "random_write": min(write.commands.value, drain) if write.commands else drain,
+        "sequential_read": profile.read_bandwidth.value,
+        "sequential_write": profile.write_bandwidth.value,
+    }
+    for key, part in (("read_latency", read.base), ("write_latency", write.base)):
+        if part.basis != "assumed":
+            figures[key] = (part.value + (read.die.value if part is read.base else 0.0)) / 1e12
+    texts = {"name": profile.name, "model": profile.model, "source": f"catalog, {profile.name}"}
+    return Sheet(Path(profile.name), figures, profile.capacity.value, profile.link, texts)
+
+
 def read_datasheet(path: Path) -> Sheet:
-    """Return the sheet in the TOML or CSV file *path*; CaptureError names line and column."""
+    """Return the sheet in the TOML or CSV file *path*; CaptureError names line and column.
+
+    A name is a drive's of the catalog.
+    """
     if not path.is_file():
-        raise CaptureError(f"{path}: no such file; name a data sheet in TOML or CSV")
+        if path.suffix.lower() not in (".toml", ".csv") and len(path.parts) == 1:
+            return sheet_of(get("drive", str(path)))
+        raise CaptureError(
+            f"{path}: no such file; name a data sheet in TOML or CSV, or a drive of the catalog"
+        )
     rows = _toml(path) if path.suffix.lower() == ".toml" else _csv(path)
     figures: dict[str, float] = {}
     texts: dict[str, str] = {}

@@ -232,7 +232,8 @@ class DriveFit(Drawable):
     @property
     def verdict(self) -> str:
         """One sentence: whether it can be used, how near it is, and what it does not know."""
-        own = [j for j in self.points if j.used and not j.point.held_out]
+        used = [j for j in self.points if j.used and not j.point.held_out]
+        own = [j for j in used if not j.point.is_stated] or used  # else the rows are a sheet's
         worst = max((abs(j.residual["iops"]) for j in own), default=0.0)
         rows = f"all {len(own)} rows" if len(own) > 1 else "its one row"
         if self.misses:

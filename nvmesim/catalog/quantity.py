@@ -132,6 +132,8 @@ class Residual(Frozen):
     noise: float | None = Field(default=None, ge=0)
     """Relative standard error of the row's IOPS, by its repeats or its sample; None: not known."""
     held_out: bool = False
+    stated: bool = False
+    """True of a figure of the drive's data sheet beside what was measured."""
     sync: str = ""
     """Flush after each of its writes: fsync, fdatasync or sync; blank: none."""
     raid: str = ""

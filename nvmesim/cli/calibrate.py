@@ -38,8 +38,9 @@ Tell = Callable[[str], None]
 @option("--stack is_stack", "Fit the host's CPU costs instead.", is_flag=True)
 @option("--cpu NAME", "With --stack: a catalog CPU, '2 x xeon-gold-6130', or a clock as '2.4 GHz'.")
 @option("--link LINK", "With --stack: the drive's link, 'pcie4 x4'.")
-@option("--datasheet FILE", "Fit a drive to its data sheet (TOML or CSV, figures as printed) "
-        "instead of captures.", type=click.Path())  # fmt: skip
+@option("--datasheet FILE", "The drive's data sheet (TOML or CSV, figures as printed): what no "
+        "capture shows is as it says; without captures the drive is fitted to it.",
+        type=click.Path())  # fmt: skip
 @option("--force", "Write the profile even if it misses its own rows.", is_flag=True)
 @simulates(report="Write measured against fitted as one HTML page.", verbose=True)
 def calibrate(
@@ -64,9 +65,10 @@ def calibrate(
         (not is_stack and (cpu or link),
          f"{'--cpu' if cpu else '--link'} is for --stack; a drive's host goes into --captured-on"),
         (not datasheet and not captures, "name captures of a drive, or --datasheet FILE"),
-        (datasheet and captures, "--datasheet is instead of captures; leave out one of them"),
-        (datasheet and (is_stack or is_empirical or captured_on or held_out),
-         "--datasheet has no --stack, --empirical, --captured-on or --hold-out; leave them out"),
+        (datasheet and (is_stack or is_empirical),
+         "--datasheet is of a drive and its ceilings; leave it out with --stack and --empirical"),
+        (datasheet and not captures and (captured_on or held_out),
+         "--captured-on and --hold-out are about captures; name them, or leave both out"),
         (is_empirical and captured_on,
          "--empirical keeps the host in the samples; leave out --captured-on"),
         (is_empirical and is_stack,
@@ -79,7 +81,7 @@ def calibrate(
     stated = name or (output.stem if output else None)
     title = stated or Path([*captures, datasheet][0] or "").stem or "fitted"
     found = None
-    if not datasheet:
+    if captures:
         with bytes_read("reading captures") as progress:
             found = read_captures(captures, progress=progress)
     fit: AnyFit
@@ -99,13 +101,14 @@ def calibrate(
         elif is_stack and cpu:
             fit = fit_host(found, title, cpu, link, held_out, tell)
         else:
-            fit = fit_capture(found, title, captured_on, held_out, tell)
+            fit = fit_capture(found, title, captured_on, held_out, datasheet, tell)
     return _answer(fit, output, is_forced=force, is_early=pressed.is_set())
 
 
 def fit_capture(
-    captures: Captures, name: str, captured_on: str | None, held_out: Sequence[str], tell: Tell
-) -> DriveFit | TraceFit:
+    captures: Captures, name: str, captured_on: str | None, held_out: Sequence[str],
+    datasheet: str | None, tell: Tell,
+) -> DriveFit | TraceFit:  # fmt: skip
     """Return a drive fitted to *captures*, or to the longest one of single requests.
 
     The latter where nobody stated the depth; its end is then held out.
@@ -115,8 +118,11 @@ def fit_capture(
     is_stated = any(m.conditions.outstanding for m in captures.measurements)
     if is_stated or all(c.requests is None for c in captures.files):
         return fit_drive(
-            captures, name=name, captured_on=captured_on, held_out=tuple(held_out), tell=tell
-        )
+            captures, name=name, captured_on=captured_on, held_out=tuple(held_out), tell=tell,
+            datasheet=datasheet,
+        )  # fmt: skip
+    if datasheet:
+        raise FitError(f"--datasheet {datasheet}: a trace of single requests is fitted without one")
     from nvmesim.calibrate.arrivals import arrivals_of
     from nvmesim.calibrate.bench import parse_host
     from nvmesim.calibrate.trace.fit import fit_trace

@@ -124,7 +124,7 @@ class Api:
         return work.describe_dumps(asked.get("dumps"), self._folder)
 
     def calibrate(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Start a fit to dropped captures or to a typed table of points."""
+        """Start a fit to dropped captures or typed points, to a datasheet, or to both."""
         name = text_of(asked.get("name") or "my drive", "name", 80)
         host = text_of(asked.get("captured_on") or "", "captured on", 120)
         sheet = asked.get("sheet")
@@ -134,7 +134,7 @@ class Api:
             if not known:
                 raise InputError("type what the datasheet says: capacity, link and one figure")
             wanted["sheet"] = str(self._keep("datasheet.toml", to_text(known).encode())[1])
-        else:
+        if not isinstance(sheet, dict) or asked.get("files") or asked.get("points"):
             wanted["captured_on"] = host
             wanted["files"] = [str(file) for file in self._captures(asked)]
 

@@ -220,19 +220,22 @@ def find_best(job: Job, tables: Mapping[str, Any], asked: Mapping[str, Any]) -> 
 def calibrate(
     job: Job, name: str, files: Sequence[str] = (), captured_on: str = "", sheet: str = ""
 ) -> None:
-    """Publish the drive fitted to *files*, or to the datasheet in *sheet*, with its verdict."""
+    """Publish the drive fitted to *files*, the datasheet in *sheet*, or both, with its verdict."""
     from nvmesim.calibrate.datasheet import read_datasheet
     from nvmesim.calibrate.drive.fit import fit_drive
     from nvmesim.calibrate.drive.sheet import fit_datasheet
     from nvmesim.capture.registry import read_captures
     from nvmesim.show.views.fits import evidence, fit_page
 
-    if sheet:
-        fit = fit_datasheet(read_datasheet(Path(sheet)), name=name, tell=job.tell)
+    stated = read_datasheet(Path(sheet)) if sheet else None
+    if stated is not None and not files:
+        fit = fit_datasheet(stated, name=name, tell=job.tell)
     else:
         job.tell("reading")
-        captures = read_captures(files)
-        fit = fit_drive(captures, name=name, captured_on=captured_on or None, tell=job.tell)
+        fit = fit_drive(
+            read_captures(files), name=name, captured_on=captured_on or None, datasheet=stated,
+            tell=job.tell,
+        )  # fmt: skip
     job.keep_report(fit_page(fit))
     text = to_toml(fit.profile)
     usable = not fit.profile.missed

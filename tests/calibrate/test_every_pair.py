@@ -54,7 +54,7 @@ def calibrate(captures: Captures, stack: bool) -> None:
         if stack:
             fit_host(captures, "x", "2.4 GHz", None, (), begin)
         else:
-            fit_capture(captures, "x", None, (), begin)
+            fit_capture(captures, "x", None, (), None, begin)
     except BegunError:
         return
     except InputError as error:
@@ -82,19 +82,19 @@ def test_all_kinds_in_one_folder(tmp_path: Path) -> None:
     captures = read_captures(str(tmp_path))
     assert len({capture.format for capture in captures.files}) >= len(KINDS) - 2
     with pytest.raises(BegunError):
-        fit_capture(captures, "x", None, (), begin)
+        fit_capture(captures, "x", None, (), None, begin)
 
 
 def test_the_folder_of_results_and_logs() -> None:
     """Its jobs have block sizes of their own and in common; that once was a TypeError."""
     with pytest.raises(BegunError):
-        fit_capture(read_captures(str(LOCAL)), "x", None, (), begin)
+        fit_capture(read_captures(str(LOCAL)), "x", None, (), None, begin)
 
 
 def test_traces_of_which_none_can_be_fitted_are_refused() -> None:
     cut = DATA / "blkparse" / "md_raid0_randread256k.txt.gz"
     with pytest.raises(FitError, match="too few to fit"):
-        fit_capture(read_captures([cut, DATA / "biosnoop"]), "x", None, (), begin)
+        fit_capture(read_captures([cut, DATA / "biosnoop"]), "x", None, (), None, begin)
 
 
 @pytest.mark.slow

@@ -5,10 +5,12 @@ S07, T05, T08, U01, U08, V02, X02; named in `cases.toml`).
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from nvmesim.calibrate.bench import measure, parse_host
+from nvmesim.calibrate.datasheet import Sheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.errors import FitError
@@ -388,3 +390,53 @@ def test_cpu_figures_of_flushed_rows_are_not_of_the_stack():
         for rows in (plain, [*plain, synced])
     )
     assert beside == pytest.approx(alone, rel=1e-6)
+
+
+LIBAIO = "linux-libaio,pcie3 x4"
+SHALLOW = [("randread", 4 * K, 1, 1, 11.2e3), ("randread", 4 * K, 2, 1, 22.1e3),
+           ("randwrite", 4 * K, 1, 1, 38e3)]  # fmt: skip
+
+
+def with_sheet(rows, **figures):
+    """What the rows and a sheet of these figures (1/s, bytes/s, s) lead to, and its bench."""
+    sheet = Sheet(Path("sheet.toml"), figures, 1.9e12, "pcie3 x4", {"model": "of a test"})
+    fit = fit_drive([row(*r) for r in rows], captured_on=LIBAIO, datasheet=sheet)
+    return fit.profile, lambda *a: measure(fit.profile, parse_host(LIBAIO).host, row(*a, 1.0)).iops
+
+
+def test_a_data_sheet_says_where_ceilings_are_that_no_row_shows():
+    """AWS states 412,500 and 175,000 requests/s of a drive of i3.16xlarge."""
+    profile, predicted = with_sheet(SHALLOW, random_read=412.5e3, random_write=175e3)
+    assert predicted("randread", 4 * K, 16, 64) == pytest.approx(412.5e3, rel=0.05)
+    assert predicted("randwrite", 4 * K, 16, 64) == pytest.approx(1.2 * 175e3, rel=0.1)
+    assert predicted("randread", 4 * K, 1, 1) == pytest.approx(11.2e3, rel=0.02)  # still a row
+    for ceiling in (profile.commands, profile.write.commands or profile.write.program):
+        assert ceiling.basis in ("datasheet", "assumed")
+        assert ceiling.low < ceiling.value < ceiling.high
+    assert profile.commands.basis == "datasheet"
+    assert "commands" not in profile.untold
+    assert profile.capacity.value == 1.9e12
+    alone, _ = fitted(LIBAIO, SHALLOW)
+    open_ends = alone.profile.commands
+    assert open_ends.high / open_ends.low > 1.5 * profile.commands.high / profile.commands.low
+
+
+def test_rows_that_show_a_ceiling_are_worth_more_than_a_data_sheet():
+    full = [*SHALLOW, ("randread", 4 * K, 8, 64, 250e3), ("randwrite", 4 * K, 8, 64, 60e3)]
+    _, predicted = with_sheet(full, random_read=412.5e3, random_write=175e3)
+    assert predicted("randread", 4 * K, 16, 64) == pytest.approx(250e3, rel=0.03)
+    assert predicted("randwrite", 4 * K, 16, 64) == pytest.approx(60e3, rel=0.03)
+
+
+def test_a_data_sheet_tells_operations_of_which_there_is_no_row():
+    profile, predicted = with_sheet(
+        SHALLOW[:2], random_read=412.5e3, random_write=175e3, write_latency=20e-6,
+        sequential_write=1.4e9,
+    )  # fmt: skip
+    assert predicted("randwrite", 4 * K, 16, 64) == pytest.approx(1.2 * 175e3, rel=0.05)
+    host_s = 1 / predicted("randwrite", 4 * K, 1, 1) - 20e-6
+    assert 0 < host_s < 20e-6
+    assert predicted("write", 128 * K, 1, 32) * 128 * K == pytest.approx(1.4e9, rel=0.03)
+    assert [(r.read, r.stated) for r in profile.residuals].count((1.0, False)) == 2
+    assert sum(r.stated for r in profile.residuals) == 4
+    assert profile.captured.depths == (1, 2)

@@ -51,7 +51,7 @@ def test_a_table_of_points_is_viewed_by_where_each_is_from(tmp_path):
 def test_of_a_trace_its_end_is_held_out(rule, said):
     captures = Captures(files=(read_capture(TRACE),))
     with pytest.raises((FitError, UnitError), match=said):
-        fit_capture(captures, "x", None, (rule,), lambda _: None)
+        fit_capture(captures, "x", None, (rule,), None, lambda _: None)
 
 
 def test_the_page_of_an_empirical_drive_has_its_distribution_and_percentiles():

@@ -69,6 +69,20 @@ def test_what_was_missed_moves_loads_of_its_own_kind():
     assert other.deviation > 0.1
 
 
+def test_a_data_sheets_figure_is_near_and_is_no_row():
+    rows = [residual(0.1, 1, read=1.0, measured=11e3),
+            residual(0.3, 256, read=1.0, measured=800e3, stated=True)]  # fmt: skip
+    profile = with_residuals(*rows)
+    assert of_profile(profile, Where(1.0, 4096, 256, 1)).shift > -0.11  # of the row alone
+    deep = scenario(drives=1, read=1.0, outstanding=64, drive={"residuals": rows})
+    found = simulate(deep, reliefs=False).certainty.standing
+    assert (found.rows, found.sheet) == (1, "random reads")
+    assert found.words() == "fitted to 1 row and a data sheet"
+    lone = {"threads_total": 1, "outstanding": 1}
+    shallow = scenario(drives=1, read=1.0, drive={"residuals": rows}, **lone)
+    assert simulate(shallow, reliefs=False).certainty.standing.sheet == ""
+
+
 def test_doubt_grows_with_the_distance_from_what_was_captured():
     profile = with_residuals(*(residual(math.log1p(e), depth) for e, depth in MIXES))
     away = ((0.7, 4096), (0.5, 4096), (0.0, 65536))

@@ -193,6 +193,11 @@ def test_a_typed_datasheet_becomes_a_drive(page):
     profile = tomllib.loads(page.wait(job)["data"]["toml"])
     assert profile["capacity"]["value"] == "3840 GB"
     assert profile["capacity"]["basis"] == "datasheet"
+    rows = {"points": "op,block_size,jobs,iodepth,iops\nrandread,4 KiB,1,1,11000\n"}
+    both = page.post("api/calibrate", {"sheet": sheet, "name": "both", **rows}).json()["job"]
+    fitted = tomllib.loads(page.wait(both)["data"]["toml"])
+    assert fitted["commands"]["basis"] == "datasheet"
+    assert [r["stated"] for r in fitted["residuals"]].count(False) == 1
     wrong = page.post("api/calibrate", {"sheet": sheet | {"read_latency": "soon"}}).json()["job"]
     said = page.wait(wrong, "failed")["error"]
     assert "read_latency is 'soon'" in said, said

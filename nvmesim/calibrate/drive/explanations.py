@@ -171,7 +171,10 @@ def with_threads_full(
         if weight < LEAST:
             continue
         rate = top.iops / top.targets
-        usual, _ = open_ceiling(host.link, top.block_size, rate, read=is_read)
+        usual, _ = open_ceiling(
+            host.link, top.block_size, rate, read=is_read,
+            stated=host.sheet.get("random_read" if is_read else "random_write"),
+        )  # fmt: skip
         values = difference(profile, _faster(profile, min(usual / rate, FASTEST), is_read))
         if profile.captured is not None:
             able = (j.point for j in judged if j.used and may_be_full(j.point))

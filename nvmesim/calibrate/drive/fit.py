@@ -7,9 +7,11 @@ constants (`host_included`).
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host, usual_host
+from nvmesim.calibrate.datasheet import Sheet, read_datasheet
 from nvmesim.calibrate.drive import explanations, gate, laws, which_rows
 from nvmesim.calibrate.drive.batch_service import (
     are_rounds,
@@ -26,6 +28,7 @@ from nvmesim.calibrate.drive.read_side import (
     Progress,
     bank_optimum,
     fit_reads,
+    host_ps,
     may_be_latency,
 )
 from nvmesim.calibrate.drive.starting_point import (
@@ -48,6 +51,7 @@ from nvmesim.calibrate.smallest.line_fit import fit_bytes, smaller
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows, with_pages
 from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.capture import Captures
+from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import WAIT_CV, DriveProfile, Quantity
 
 FINAL_REQUESTS = 60_000
@@ -59,6 +63,13 @@ BEHIND = 4
 UNIT: Final = 4096
 STREAMING: Final = 128 << 10
 """Bytes of the smallest writes from which on rows tell a bandwidth, and nothing of requests."""
+STATED_JOBS: Final = 16
+"""Threads of a data sheet's figure: enough that none of them is full."""
+STATED: Final = {
+    "commands": "random_read", "write.program": "random_write", "write.commands": "random_write",
+    "read_bandwidth": "sequential_read", "write_bandwidth": "sequential_write",
+}  # fmt: skip
+"""Numbers of a profile, and the figure of a data sheet that tells them where no row does."""
 LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
     "dies": ("drain",), "controller": ("controller", "drain"), "path": ("drain",),
     None: ("drain", "controller"),
@@ -74,14 +85,16 @@ def fit_drive(
     captured_on: str | None = None,
     link: str | None = None,
     held_out: Sequence[str] = (),
+    datasheet: Sheet | str | None = None,
     tell: Progress = lambda _: None,
 ) -> DriveFit:
     """Fit a drive on the points of *captures* that are not held out.
 
     *captured_on* names what measured them, ``"STACK[,LINK[,CPU]]"``, unless *host* is that; with
-    neither it stays in the profile. *link*: the drive's, where no host states it. *held_out* are
-    rules such as ``"QD=16"``; *tell* is called with what is being done. Raises FitError when the
-    captures do not determine a drive.
+    neither it stays in the profile. *link*: the drive's, where no host states it. What no row shows
+    is as the drive's *datasheet* has it, a file or a name of the catalog. *held_out* are rules such
+    as ``"QD=16"``; *tell* is called with what is being done. Raises FitError when the captures do
+    not determine a drive, CaptureError about the sheet.
     """
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
@@ -98,27 +111,60 @@ def fit_drive(
         notes += asked.notes
     points = hold_out(points, held_out)
     limits = find_limits([p for p in points if not p.held_out], bursts)
-    fitting = _Fitting(points, notes, host, captured_on, tell, link, limits)
+    sheet = read_datasheet(Path(datasheet)) if isinstance(datasheet, str) else datasheet
+    link = link or (sheet.link if sheet is not None else None)
+    fitting = _Fitting(points, notes, host, captured_on, tell, link, limits, sheet)
     if limits is None:
         notes += said.values()
     fit = fitting.fit(name)
+    if sheet is not None:
+        fit = replace(fit, profile=with_numbers(fit.profile, sheet.besides()))
     if buffer is None or limits is not None:
         return fit
     size = buffer.quantity("the step in the rate of a long write")
     return replace(fit, profile=with_numbers(fit.profile, {"write.buffer": size}))
 
 
+def _untold(stated: Sequence[Point], points: Sequence[Point]) -> list[Point]:
+    """Random rows of *stated* of an operation of which no row of *points* is."""
+    shares = {p.read_fraction for p in points if not p.held_out}
+    if any(0 < share < 1 for share in shares):
+        return []
+    return [p for p in stated if p.random and p.read_fraction not in shares]
+
+
+def _as_measured(sheet: Sheet, host: BenchHost) -> list[Point]:
+    """Figures of *sheet* as drives reach them on *host*: by many threads, and with its time."""
+    found = []
+    for point in (p for p in sheet.points() if p.label in host.sheet):
+        value, sd = host.sheet[point.label]
+        ratio = value / sheet.figures[point.label]
+        if point.outstanding == 1:
+            took = ratio / point.iops + host_ps(host) / 1e12
+            point = replace(point, iops=1 / took, mean_s=took)
+        else:
+            depth = max(1, point.iodepth // STATED_JOBS)
+            point = replace(point, iops=ratio * point.iops, jobs=STATED_JOBS, iodepth=depth)
+        found.append(replace(point, noise=sd))
+    return found
+
+
 class _Fitting:
     def __init__(
         self, points: Sequence[Point], notes: list[str], host: BenchHost | None,
         captured_on: str | None, tell: Progress, link: str | None, limits: FoundLimits | None,
+        sheet: Sheet | None,
     ) -> None:  # fmt: skip
         self.points, self.notes, self.tell = list(points), notes, tell
         if host is None:
             self.points = [p.with_totals() for p in with_full_threads(points)[0]]
         self.included, self.captured_on, self.limits = host is None, captured_on, limits
         bench = host or free_host(link or which_rows.least_link(points))
+        if sheet is not None:
+            stated = sheet.expected(points, bench.link, is_flash=laws.is_flash(points))
+            bench = replace(bench, sheet=stated)
         self.host = with_payload(bench, self.points, notes)
+        self.stated = [] if sheet is None else _as_measured(sheet, self.host)
         self.pauses = NONE
         self.free: list[str] = []
 
@@ -130,6 +176,7 @@ class _Fitting:
             self.host = with_pages(host_of_rows(self.host, self.points, notes), self.points)
             self.points = with_full_rows(self.host, self.points)
         notes += which_rows.host_doubts(self.host, self.points, self.included)
+        self.points += _untold(self.stated, self.points)
         used = which_rows.of_the_drive(self.points, self.included, notes)
         free = used if self.limits is None else self.limits.below(used)
         free = which_rows.of_whole_sectors(free, notes)
@@ -169,7 +216,8 @@ class _Fitting:
         if not all(p.sync for p in free if p.read_fraction == 0) or is_volatile(free, self.host):
             # of rows that all flush, what is longer than a cached write is a volatile cache's
             profile = fit_flush(profile, self.host, free, self.tell, notes)
-        best = replace(best, profile=profile)
+        best = self._with_stated(replace(best, profile=profile))
+        profile = best.profile
         notes += best.notes
         self.free = [n for side in (best.reads, best.writes) if side for n in side.told] + self.free
         judged = [self._judge(profile, p, p in used) for p in self.points]
@@ -183,12 +231,28 @@ class _Fitting:
             misses=tuple(gate.misses(judged, self.included, self.host.clock_sd)),
         )  # fmt: skip
 
+    def _with_stated(self, best: Explanation) -> Explanation:
+        """*best*, its open numbers that the data sheet tells marked so."""
+        told = {k for k, figure in STATED.items() if figure in self.host.sheet}
+        unidentified = {k: v for k, v in best.unidentified.items() if k not in told}
+        numbers = {
+            key: q.model_copy(update={"basis": "datasheet"})
+            for key, q in quantities(best.profile)
+            if key in told and q.basis == "assumed" and q.low is not None and q.high is not None
+            and q.low <= self.host.sheet[STATED[key]].value <= q.high
+        }  # fmt: skip
+        return replace(
+            best, profile=with_numbers(best.profile, numbers), unidentified=unidentified
+        )
+
     def _recorded(
         self, best: Explanation, others: Sequence[tuple[Explanation, float]],
         judged: Sequence[Judged], *, synchronous: bool,
     ) -> DriveProfile:  # fmt: skip
         """The profile with all that a prediction draws from and says."""
         profile, used = best.profile, [j.point for j in judged if j.used]
+        measured = [j for j in judged if j.point not in self.stated]
+        stated = [self._judge(profile, p, used=False) for p in self.stated]
         # waits in order, and dies that meet the percentiles of who waits: the tail is told
         is_told = any(p.percentiles_s and laws.waits(p) for p in used)
         update = {
@@ -196,9 +260,13 @@ class _Fitting:
             "joint": joint_of(profile, best.joint),
             "alternatives": tuple(alternative(e, profile, w) for e, w in others),
             # what a drive shares with others, or a full thread did, is no misfit of its own
-            "residuals": tuple(gate.residual(j) for j in judged if j.used or j.point.held_out),
+            "residuals": (
+                *(gate.residual(j) for j in measured if j.used or j.point.held_out),
+                *(gate.residual(j, is_beside=True) for j in stated),
+            ),
             "captured": gate.captured(
-                used, self.captured_on, self.host.stack, synchronous=synchronous
+                [j.point for j in measured if j.used] or used, self.captured_on, self.host.stack,
+                synchronous=synchronous,
             ),
             "untold": dict(best.unidentified), "missed": gate.missed(judged, self.included),
         }  # fmt: skip

@@ -93,8 +93,8 @@ def _limiting_parameter(j: Judged) -> str:
     )
 
 
-def residual(j: Judged) -> Residual:
-    """*j* as a profile keeps it."""
+def residual(j: Judged, *, is_beside: bool = False) -> Residual:
+    """*j* as a profile keeps it; *is_beside*: a data sheet's figure, beside measured rows."""
     p, off = j.point, j.residual
 
     def logarithm(name: str) -> float | None:
@@ -107,7 +107,8 @@ def residual(j: Judged) -> Residual:
         iops=round(log(1 + off["iops"]), 4), measured=float(f"{p.iops:.6g}"),
         mean=logarithm("mean_s"), p50=logarithm("p50_s"), p99=logarithm("p99_s"),
         p99_9=logarithm("p99.9_s"), cpu=logarithm("cpu_s"),
-        noise=round(p.noise, 4) or None, held_out=p.held_out or not j.used,
+        noise=round(p.noise, 4) or None, held_out=p.held_out or not (j.used or is_beside),
+        stated=is_beside,
         sync=p.sync, raid=p.raid,
     )  # fmt: skip
 

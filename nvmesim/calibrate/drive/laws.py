@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.array_types import Bools, Floats
+from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.infer.problem import Coordinate
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link
@@ -34,6 +35,16 @@ SHALLOW: Final = 2
 """Requests in flight up to which a row's latency is that of a lone request."""
 
 
+def is_flash(points: Sequence[Point]) -> bool:
+    """False if a random read of *points* took less than flash takes.
+
+    >>> is_flash([Point("", 1.0, True, 4096, 1, 1, 90e3, None)])
+    False
+    """
+    lone = (p for p in points if p.random and p.read_fraction == 1 and in_flight(p) <= SHALLOW)
+    return all(in_flight(p) / p.iops > FLASH_S for p in lone)
+
+
 class RowKind(Enum):
     """Meaning of a row."""
 
@@ -42,10 +53,13 @@ class RowKind(Enum):
     EITHER = "either"
 
 
-def unloaded_latency_s(points: Sequence[Point], *, read: bool) -> tuple[float, bool]:
+def unloaded_latency_s(
+    points: Sequence[Point], *, read: bool, stated: Expected | None = None
+) -> tuple[float, bool]:
     """Latency of a lone request, s, and whether *points* tell it.
 
-    The shallowest row's, if it is shallow or no slower than drives are; else what is assumed.
+    The shallowest row's, if it is shallow or no slower than drives are; else what is *stated* by a
+    data sheet, or assumed.
 
     >>> row = Point("", 1.0, True, 4096, 8, 128, 894e3, None)
     >>> unloaded_latency_s([row], read=True)
@@ -53,7 +67,7 @@ def unloaded_latency_s(points: Sequence[Point], *, read: bool) -> tuple[float, b
     """
     first = min(points, key=lambda p: (in_flight(p), p.iops))
     took = first.mean_s or first.outstanding / first.iops
-    usual = LONE_S[read]
+    usual = stated.value if stated else LONE_S[read]
     is_fast = took < ALONE * usual and len(points) > 1
     if in_flight(first) <= SHALLOW or (is_fast and in_flight(first) < MANY):
         return took, True
@@ -125,16 +139,21 @@ def usual_ceiling(link: Link, *, read: bool) -> tuple[float, float]:
     return SHEET_CEILING.get(link.kind, SHEET_CEILING["pcie"])[read]
 
 
-def open_ceiling(link: Link, size: int, top: float, *, read: bool) -> tuple[float, float]:
+def open_ceiling(
+    link: Link, size: int, top: float, *, read: bool, stated: Expected | None = None
+) -> tuple[float, float]:
     """Median of a ceiling that no row shows, requests/s, and the deviation of its logarithm.
 
-    Drives of that link as their data sheets have them, those that do less than *top* left out.
+    Drives of that link as their data sheets have them, or this one as its own has *stated* it,
+    those that do less than *top* left out.
 
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
     >>> [round(open_ceiling(gen4, 4096, top, read=True)[0], -3) for top in (12e3, 900e3, 2e6)]
     [1096000.0, 1247000.0, 2227000.0]
     """
+    if stated:
+        return _above(*stated, top)
     share, sd = usual_ceiling(link, read=read)
     size = size if link.kind == "pcie" else min(size, COMMAND)  # SATA: larger ones fill the link
     return _above(share * built_for(link) / size, sd, top)
@@ -163,14 +182,42 @@ four jobs or more of nine drives in `calibration/held-out`, hardly ever brought 
 STEADY: Final = (0.18, 0.45)
 """The same of what lasts, of the other drives. Source: data sheets of 25 drives for servers (0.05
 to 0.37)."""
+STATED_FRESH: Final = 0.3
+"""Share of drives whose sheet states what lasts, that are measured fresh: three of eleven of
+`calibration/held-out`."""
+
+
+@dataclass(frozen=True)
+class OtherMode:
+    """A second ceiling of writes, 1/s: flash is fresh, or in the state that lasts."""
+
+    share: float
+    """Of the drives that have this one"""
+    value: Expected
+    top: float
+    """Writes/s that a row shows"""
+    is_lower: bool
+
+    def mixed(self, rates: Floats) -> Floats:
+        """*rates*, draws of the first ceiling, of which some are this one.
+
+        >>> drawn = OtherMode(0.2, Expected(122e3, 0.45), 20e3, True).mixed(np.full(1000, 646e3))
+        >>> [round(float(q), -4) for q in np.quantile(drawn, (0.025, 0.5))]
+        [70000.0, 650000.0]
+        """
+        rng = np.random.default_rng(5)
+        drawn = self.value.value * np.exp(self.value.sd * rng.standard_normal(len(rates)))
+        other = np.clip(drawn, self.top, rates) if self.is_lower else np.maximum(drawn, rates)
+        return np.where(rng.random(len(rates)) < 1 - self.share, rates, other)
 
 
 def open_writes(
-    link: Link, size: int, top: float, moved: float | None, *, is_stated: bool = False
-) -> tuple[float, float, tuple[float, float] | None]:
+    link: Link, size: int, top: float, moved: float | None, *, is_stated: bool = False,
+    stated: Expected | None = None,
+) -> tuple[float, float, OtherMode | None]:  # fmt: skip
     """As `open_ceiling` of writes, where large writes move as many bytes/s as *moved* would.
 
-    None: no row tells. The last is what `lasting` is to know. What data sheets state lasts.
+    None: no row tells. What data sheets of drives for servers state lasts.
 
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
@@ -178,36 +225,30 @@ def open_writes(
     [481000.0, 646000.0]
     """
     if moved is None or link.kind != "pcie" or FRESH[0] * moved < top:
-        return *open_ceiling(link, size, top, read=False), None
+        return *open_ceiling(link, size, top, read=False, stated=stated), None
+    fresh = Expected(FRESH[0] * moved, FRESH[1])
+    steady = stated or Expected(STEADY[0] * moved, STEADY[1])
     if is_stated:
-        return *_above(STEADY[0] * moved, STEADY[1], top), None
-    return FRESH[0] * moved, FRESH[1], (top, moved)
+        return *_above(*steady, top), None
+    if stated is None:
+        return *fresh, OtherMode(1 - FRESH[2], steady, top, is_lower=True)
+    other = OtherMode(STATED_FRESH, fresh, top, is_lower=False)
+    return *_above(*steady, top), other if steady.value < fresh.value / 2 else None
 
 
-def lasting(rates: Floats, top: float, moved: float) -> Floats:
-    """*rates*, draws of `open_writes`, of which some are what lasts, and not what fresh flash does.
-
-    >>> drawn = lasting(np.full(1000, 646e3), 20e3, 680e3)
-    >>> [round(float(q), -4) for q in np.quantile(drawn, (0.025, 0.5))]
-    [70000.0, 650000.0]
-    """
-    rng = np.random.default_rng(5)
-    share, sd = STEADY
-    steady = np.clip(share * moved * np.exp(sd * rng.standard_normal(len(rates))), top, rates)
-    return np.where(rng.random(len(rates)) < FRESH[2], rates, steady)
-
-
-def sheet_odds(link: Link, size: int, rate: float) -> float:
+def sheet_odds(link: Link, size: int, rate: float, stated: Expected | None = None) -> float:
     """How common a ceiling of reads of *rate* or less is, by the density of `SHEET_CEILING`.
 
-    1 from its median on: that a drive is faster than others is no reason to doubt its ceiling.
+    Or by what the drive's own data sheet has *stated*. 1 from the median on: that a drive is faster
+    than others is no reason to doubt its ceiling.
 
     >>> from nvmesim.catalog.links import parse_link
     >>> [round(sheet_odds(parse_link("pcie3 x4"), 4096, rate), 2) for rate in (255e3, 600e3)]
     [0.09, 1.0]
     """
     share, sd = usual_ceiling(link, read=True)
-    below = math.log(share * link.raw_bytes_per_s / size / rate) / sd
+    usual, sd = stated or (share * link.raw_bytes_per_s / size, sd)
+    below = math.log(usual / rate) / sd
     return math.exp(-(max(0.0, below) ** 2) / 2)
 
 
@@ -218,7 +259,9 @@ of its logarithm, for reads (true) and writes. Source: data sheets of 39 drives 
 `SHEET_CEILING`."""
 
 
-def open_bandwidth(link: Link, top: float, *, read: bool) -> tuple[float, float]:
+def open_bandwidth(
+    link: Link, top: float, *, read: bool, stated: Expected | None = None
+) -> tuple[float, float]:
     """Median of a bandwidth that no row shows, bytes/s, and the deviation of its logarithm.
 
     As `open_ceiling`; rows that move *top* bytes/s rule out less.
@@ -228,7 +271,8 @@ def open_bandwidth(link: Link, top: float, *, read: bool) -> tuple[float, float]
     4.0
     """
     share, sd = SHEET_BANDWIDTH[read]
-    return _above(share * link.raw_bytes_per_s, sd, max(top, 1.0))
+    usual, sd = stated or (share * link.raw_bytes_per_s, sd)
+    return _above(usual, sd, max(top, 1.0))
 
 
 def _above(usual: float, sd: float, top: float) -> tuple[float, float]:

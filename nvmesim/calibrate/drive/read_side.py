@@ -225,7 +225,8 @@ def _few(
 ) -> Side:  # fmt: skip
     """A latency, a ceiling, or both, from one or two depths; the rest as drives usually are."""
     tell(f"reads: ceiling of {CEILINGS[ceiling]}" if ceiling else "reads: no ceiling")
-    lone, is_known = laws.unloaded_latency_s(points, read=True)
+    stated, stated_s = host.sheet.get("random_read"), host.sheet.get("read_latency")
+    lone, is_known = laws.unloaded_latency_s(points, read=True, stated=stated_s)
     full = (laws.RowKind.CEILING, laws.RowKind.EITHER) if ceiling else (laws.RowKind.CEILING,)
     saturated = [p for p in points if laws.row_kind(p, lone, is_known=is_known) in full]
     top = max(p.iops / p.targets for p in points)
@@ -244,7 +245,7 @@ def _few(
     fast, fast_sd = 1.01 * mixed if kind == "path" and mixed > top else max(FAST, BEYOND * top), 0.0
     if kind is None and host.link.kind in laws.SHEET_CEILING:
         size = max(UNIT, min(p.block_size for p in points))
-        fast, fast_sd = laws.open_ceiling(host.link, size, top, read=True)
+        fast, fast_sd = laws.open_ceiling(host.link, size, top, read=True, stated=stated)
     if kind == "dies":
         rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / fast
         die = min(share * latency, max(0.95 * (latency - rest), 0.1 * latency))
@@ -272,7 +273,7 @@ def _few(
     side = _told_of_few(template, bank, points, best, draws, is_known or grows)
     odds = 1.0
     if kind is not None and host.link.kind in laws.SHEET_CEILING:
-        odds = laws.sheet_odds(host.link, min(p.block_size for p in points), top)
+        odds = laws.sheet_odds(host.link, min(p.block_size for p in points), top, stated)
     return replace(side, cost=found.optimum.cost, odds=odds)
 
 

@@ -17,7 +17,7 @@ from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.calibrate.infer.problem import Parameter
 from nvmesim.calibrate.infer.solved import Values, solved
 from nvmesim.calibrate.points import LONE_S, Point, sources
-from nvmesim.catalog.links import Link, command_ceiling
+from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
@@ -43,6 +43,9 @@ of 4 KiB: middle, standard deviation of the logarithm, and most. Source: nine dr
 `ReadSide.stream_ps`."""
 ALIKE: Final = 0.1
 """Difference of the logarithm up to which sequential reads did as random ones. Assumed."""
+BESIDE_LINK: Final = 0.83
+"""Share of the bytes/s of a link up to which a drive's own bandwidth shows. Assumed: some 0.9 of it
+is data."""
 LARGER_PAYLOAD: Final = 512
 """Largest TLP payload that is assumed where a row needs more than the usual one carries."""
 
@@ -135,7 +138,10 @@ def fit_stream(
     parameters = [width]
     usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
     if host.link.kind == "pcie":
-        usual, sd = laws.open_bandwidth(host.link, top, read=is_read)
+        stated = host.sheet.get(SHEET_KEYS[is_read])
+        usual, sd = laws.open_bandwidth(host.link, top, read=is_read, stated=stated)
+        if stated:  # what the link hides is not found from above
+            usual = min(usual, max(1.02 * top, BESIDE_LINK * host.link.raw_bytes_per_s))
     points = [p for p in points if not _meets_commands(p, usual)] or points
     waiting = [p for p in points if _tells_wait(p, max(top, usual))]
     is_deep = len(waiting) < len(points)
@@ -248,12 +254,21 @@ def with_payload(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
     return host
 
 
-def blank_bandwidth(points: Sequence[Point], link: Link, *, read: bool) -> Quantity:
+SHEET_KEYS: Final = {True: "sequential_read", False: "sequential_write"}
+"""What data sheets call the bandwidth of reads (true) and of writes."""
+
+
+def blank_bandwidth(points: Sequence[Point], host: BenchHost, *, read: bool) -> Quantity:
     """Bandwidth to begin with, bytes/s: data sheets', and no less than what *points* move."""
+    link, stated = host.link, host.sheet.get(SHEET_KEYS[read])
     moved = max(
         (p.iops * p.block_size * (p.read_fraction if read else 1 - p.read_fraction) / p.targets
          for p in points), default=0.0,
     )  # fmt: skip
+    if stated:
+        usual, sd = laws.open_bandwidth(link, moved, read=read, stated=stated)
+        ends = usual * math.exp(-1.96 * sd), usual * math.exp(1.96 * sd)
+        return Quantity(value=usual, low=ends[0], high=ends[1], basis="datasheet")
     if link.kind == "sata":
         return Quantity(value=max(SATA_BANDWIDTH[read], 1.05 * moved))
     if link.kind != "pcie":
@@ -304,6 +319,6 @@ def drive_of_rows(
         "interface": INTERFACES.get(link.kind, "nvme"),
         "host_submit": held if included and cpu else None, "wait_cv": 0.0,
         "commands": SATA_COMMANDS if link.kind == "sata" else 1e6,
-        "read_bandwidth": blank_bandwidth(points, link, read=True),
-        "write_bandwidth": blank_bandwidth(points, link, read=False),
+        "read_bandwidth": blank_bandwidth(points, host, read=True),
+        "write_bandwidth": blank_bandwidth(points, host, read=False),
     })  # fmt: skip

@@ -26,7 +26,6 @@ from nvmesim.calibrate.infer.problem import Parameter, efforts
 from nvmesim.calibrate.infer.solved import Values, solved
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.calibrate.smallest.line import line_of
-from nvmesim.catalog.links import Link
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
 
 US = 1e6
@@ -68,7 +67,7 @@ def fit_writes(
     *reads*: dotted key -> float64[n_draws]; a program's time is open as far as the number of dies.
     """
     tell(f"writes: limited by {LIMITS[limit]}")
-    parameters, steady = write_parameters(template, host.link, points, limit)
+    parameters, other = write_parameters(template, host, points, limit)
 
     def make(at: Values) -> DriveProfile:
         return with_writes(template, at["base"], at["cv"], at["rate"], limit)
@@ -79,8 +78,8 @@ def fit_writes(
     key = "write.commands" if limit == "controller" else "write.program"
     names = {"write.base": "base", spread: "cv", key: "rate"}
     columns = {k: np.array([at[name] for at in found.draws]) for k, name in names.items()}
-    if "rate" not in told and steady is not None:
-        columns[key] = laws.lasting(columns[key], *steady)
+    if "rate" not in told and other is not None:
+        columns[key] = other.mixed(columns[key])
     if key == "write.program":
         dies = reads.get("dies", np.full(len(columns[key]), template.dies.value))
         columns[key] = np.maximum(dies, 1.0) / columns[key] * 1e12
@@ -95,14 +94,15 @@ def fit_writes(
 
 
 def write_parameters(
-    template: DriveProfile, link: Link, points: Sequence[Point], limit: Limit
-) -> tuple[list[Parameter], tuple[float, float] | None]:
+    template: DriveProfile, host: BenchHost, points: Sequence[Point], limit: Limit
+) -> tuple[list[Parameter], laws.OtherMode | None]:
     """The acknowledgement, its variation and the highest rate, as far as *points* tell them.
 
-    The second: writes/s that rows show, and that large ones would move, where only these tell a
-    ceiling.
+    The second: another ceiling, where only large writes or a data sheet tell one.
     """
-    lone, is_known = laws.unloaded_latency_s(points, read=False)
+    lone, is_known = laws.unloaded_latency_s(
+        points, read=False, stated=host.sheet.get("write_latency")
+    )
     top = 1.02 * max(p.iops / p.targets for p in points)
     has_percentiles = any(p.percentiles_s for p in points)
     has_depths = len({p.outstanding for p in points}) > 1
@@ -113,20 +113,21 @@ def write_parameters(
     most = max(1.5 * latency, 2 * begin)
     lone_sd = 0.0 if is_known else laws.LONE_DOUBT[False]
     cv_sd = 0.0 if has_percentiles else CV_DOUBT
-    rate, steady = Parameter("rate", top, low=top / 1.4, high=30 * top), None
+    rate, other = Parameter("rate", top, low=top / 1.4, high=30 * top), None
     if limit != "through" and not _shows_ceiling(points, lone, is_known):
         usual, sd = BEYOND * top, OPEN_SD
-        if link.kind in laws.SHEET_CEILING:
+        if host.link.kind in laws.SHEET_CEILING:
             size, width = points[0].block_size, template.write_bandwidth
-            moved = width.value / size if width.basis == "fitted" else None
-            usual, sd, steady = laws.open_writes(
-                link, size, top, moved, is_stated=points[0].is_stated
-            )
+            is_known_width = width.basis == "fitted" or "sequential_write" in host.sheet
+            usual, sd, other = laws.open_writes(
+                host.link, size, top, width.value / size if is_known_width else None,
+                is_stated=points[0].is_stated, stated=host.sheet.get("random_write"),
+            )  # fmt: skip
         rate = Parameter("rate", usual, top, MOST_OPEN * usual, prior_sd=sd, told=False)
     return [
         Parameter("base", begin, least, most, prior_sd=lone_sd, told=is_known),
         Parameter("cv", CV, 0.01, 1.5, 0.2, cv_sd, has_percentiles), rate,
-    ], steady  # fmt: skip
+    ], other  # fmt: skip
 
 
 def _shows_ceiling(points: Sequence[Point], lone: float, is_known: bool) -> bool:

@@ -18,12 +18,13 @@ from typing import Final, Literal
 import numpy as np
 
 from nvmesim.calibrate.bench import BenchHost, measure
+from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.drive import laws
 from nvmesim.calibrate.drive.batch_service import served_in_rounds
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.gate import MISS
 from nvmesim.calibrate.drive.read_side import Progress, host_ps
-from nvmesim.calibrate.drive.starting_point import FLASH_S, fit_stream
+from nvmesim.calibrate.drive.starting_point import FLASH_S, SHEET_KEYS, fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
 from nvmesim.calibrate.evidence import Side, with_draws, with_numbers
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
@@ -135,11 +136,13 @@ def fit_bytes(
     is_less = size < LARGE and moved < NEAR_ALL * least
     if host.link.kind != "pcie" or is_less or not is_waiting:
         return None
-    lone_ps = LONE_S[True] * 1e12
-    sd = laws.LONE_DOUBT[True]
+    lone = host.sheet.get("read_latency", Expected(LONE_S[True], laws.LONE_DOUBT[True]))
+    lone_ps, sd = lone.value * 1e12, lone.sd
     latency = Parameter("latency", lone_ps, lone_ps / 5, 5 * lone_ps, prior_sd=sd, told=False)
-    top = READS_AT_ONCE / LONE_S[True]
-    rate = Parameter("rate", top, top / 16, 16 * top, prior_sd=OPEN_SD, told=False)
+    top, rate_sd = READS_AT_ONCE / LONE_S[True], OPEN_SD
+    if stated := host.sheet.get("random_read"):
+        top, rate_sd = laws.open_ceiling(host.link, size, 1.0, read=True, stated=stated)
+    rate = Parameter("rate", top, top / 16, 16 * top, prior_sd=rate_sd, told=False)
     profile = fit_stream(template, host, points, "read_bandwidth", sources(points))
     if profile.read_bandwidth.value > BESIDE_LINK * moved:  # the link stopped the rows
         width = template.read_bandwidth.model_copy(update={"value": BESIDE_LINK * moved})
@@ -187,9 +190,12 @@ def _fitted(
     if "write.commands" in open_keys and math.isfinite(line.bandwidth):
         (rate,) = logarithms([keys["write.commands"]])
         small = min(p.block_size for p in points)
-        columns["write.commands"] = laws.lasting(
-            columns["write.commands"], float(np.exp(rate.low)), line.bandwidth / small
-        )
+        other = laws.open_writes(
+            host.link, small, float(np.exp(rate.low)), line.bandwidth / small,
+            stated=host.sheet.get("random_write"),
+        )[2]  # fmt: skip
+        if other is not None:
+            columns["write.commands"] = other.mixed(columns["write.commands"])
     profile = with_draws(make(fit.best), columns, sources(points), open_keys)
     count = len(problem.coordinates)
     return Side(
@@ -211,28 +217,32 @@ def _parameters(
     found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
     is_read = points[0].read_fraction == 1
     if not is_read and kind != "batch" and host.link.kind == "pcie":
-        usual, is_known = laws.unloaded_latency_s(points, read=False)
+        usual, is_known = laws.unloaded_latency_s(
+            points, read=False, stated=host.sheet.get("write_latency")
+        )
         depths = {p.outstanding / p.targets for p in points}
         if not is_known and len(depths) == 1 and all(p.random for p in points):
             # rows of one depth do not tell a latency from a wait
             usual_ps, sd = 1e12 * usual, laws.LONE_DOUBT[False]
             found = [Parameter("latency", usual_ps, usual_ps / 20, 4 * lone, prior_sd=sd)]
     if len({p.block_size for p in points}) > 1:
-        beyond = OPEN * moved
-        if host.link.kind == "pcie":
+        beyond, beyond_sd = OPEN * moved, OPEN_SD
+        if stated := host.sheet.get(SHEET_KEYS[is_read]):
+            beyond, beyond_sd = laws.open_bandwidth(host.link, moved, read=is_read, stated=stated)
+        elif host.link.kind == "pcie":
             of_link = max(1.05 * moved, OF_LINK[is_read] * host.link.raw_bytes_per_s)
             beyond = of_link if is_read else min(beyond, of_link)
         is_told = math.isfinite(line.bandwidth)
         width = max(line.bandwidth if is_told else beyond, 1.005 * moved)
         bandwidth = Parameter("bandwidth", width, low=0.9 * moved, high=30 * moved)
         if not is_told:
-            bandwidth = replace(bandwidth, low=1.02 * moved, prior_sd=OPEN_SD, told=False)
+            bandwidth = replace(bandwidth, low=1.02 * moved, prior_sd=beyond_sd, told=False)
         elif _is_lone_flash(points):
             each = 4096 / line.bandwidth * 1e12
             found.append(Parameter("transfer", each, low=each / 10, high=4 * each))
             start = max(beyond, 1.05 * moved)
             bandwidth = Parameter(
-                "bandwidth", start, 1.02 * moved, 4 * start, prior_sd=OPEN_SD, told=False
+                "bandwidth", start, 1.02 * moved, 4 * start, prior_sd=beyond_sd, told=False
             )
         found.append(bandwidth)
     if kind == "cap":
@@ -259,12 +269,17 @@ def _open_rate(
     """
     lone = min(p.outstanding / p.iops for p in points)
     is_write, size = points[0].read_fraction == 0, min(p.block_size for p in points)
-    if host.link.kind == "sata" and lone < FLASH_S:
-        return laws.open_ceiling(host.link, size, top, read=not is_write)
+    stated = host.sheet.get("random_write" if is_write else "random_read")
+    if (host.link.kind == "sata" and lone < FLASH_S) or (stated and not is_write):
+        return laws.open_ceiling(host.link, size, top, read=not is_write, stated=stated)
     if host.link.kind == "pcie" and is_write:
         moved = width / size if math.isfinite(width) else None
-        found, sd, steady = laws.open_writes(host.link, size, top, moved)
-        return (found, sd) if steady else (max(found, NEARER * top), OPEN_SD)
+        if moved is None and "sequential_write" in host.sheet:
+            moved = host.sheet["sequential_write"].value / size
+        found, sd, other = laws.open_writes(host.link, size, top, moved, stated=stated)
+        if other or stated:
+            return found, sd
+        return max(found, NEARER * top), OPEN_SD
     if host.link.kind == "pcie" and MEDIA_S < lone < FLASH_S:
         return max(NEARER * top, READS_AT_ONCE / lone), OPEN_SD
     least = NEARER if max(p.outstanding / p.targets for p in points) >= PARALLEL else OPEN

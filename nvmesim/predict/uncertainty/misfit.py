@@ -95,7 +95,7 @@ def of_profile(profile: DriveProfile, where: Where, figure: str = "iops") -> Mis
     Misfit(shift=0.0, deviation=0.0)
     """
     field = FIGURES.get(figure, "")
-    kept = [r for r in profile.residuals if getattr(r, field, None) is not None]
+    kept = [r for r in profile.residuals if getattr(r, field, None) is not None and not r.stated]
     alike = [r for r in kept if (r.sequential, r.sync) == (where.sequential, where.sync)]
     if alike:
         return _process(alike, field, where)

@@ -181,7 +181,7 @@ class Standing:
     moved: float | None = None
     """The same as of the depth, of the bytes/s that a drive moves; None if it is not known."""
     sheet: Sheet = ""
-    """The figure of a data sheet that is asked, if no rows were fitted."""
+    """The figure of a data sheet that is asked, if no rows were fitted or none is nearer."""
     between: float = 0.0
     """1 if rows of this size and share of reads are shallower and deeper, on as many drives."""
     clock: float = 0.0
@@ -210,7 +210,7 @@ class Standing:
         (1.0, 0.0, 1.0, 1.0)
         """
         is_array = self.model_class not in (*PLAIN, *FEW)
-        is_sheet = self.limit == "drive" and not self.rows and self._moved() <= NEAR
+        is_sheet = self.limit == "drive" and self._moved() <= NEAR
         # 0 for seven rows, 2 for one, -1 for fifteen
         few = max(3 - math.log2(1 + self.rows), -MANY) if self.rows else 0.0
         return (
@@ -243,6 +243,7 @@ class Standing:
         far += ["another share of reads"] if abs(self.read) > 0.05 else []
         asked = " and ".join(far)
         rows = f"fitted to {self.rows} row{'s' if self.rows > 1 else ''}"
+        rows += " and a data sheet" if self.sheet else ""
         return f"{rows}, asked at {asked}" if asked else rows
 
 
@@ -262,18 +263,22 @@ def standing(
     clock = float(all(s.cpu.ghz.low is None for s in scenario.sockets))
     if not each or not all(each):
         return Standing(model_class, limit, sheet=_sheet(scenario), clock=clock)
-    rows, near, moved, between = min((e for e in each if e is not None), key=lambda e: e[0])
-    sheet: Sheet = "" if rows else _sheet(scenario)
+    rows, near, moved, between, is_stated = min(
+        (e for e in each if e is not None), key=lambda e: e[0]
+    )
+    sheet: Sheet = _sheet(scenario) if is_stated or not rows else ""
     return Standing(model_class, limit, rows, *near, moved, sheet, between, clock)
 
 
 def _of(
     profile: DriveProfile, scenario: ResolvedScenario, rate: float
-) -> tuple[int, tuple[float, float, float, float], float | None, float] | None:
+) -> tuple[int, tuple[float, float, float, float], float | None, float, bool] | None:
     rows = [r for r in profile.residuals if not r.held_out]
     if not rows or not scenario.workload:
         depths = profile.captured.depths if profile.captured else ()
-        return (max(1, len(depths)), (0.0,) * 4, None, 0.0) if is_calibrated(profile) else None
+        if not is_calibrated(profile):
+            return None
+        return max(1, len(depths)), (0.0,) * 4, None, 0.0, False
     group = max(scenario.workload, key=lambda g: g.in_flight if not g.is_open else 0)
     n = len(scenario.drives)
     depth = 1.0 if group.is_open else max(group.in_flight, 1) / n
@@ -291,7 +296,8 @@ def _of(
     moved = math.log2(rate / was) if rate and was else None
     alike = [d[0] for r in rows if max(map(abs, (d := distance(r))[1:])) < ALIKE]
     between = not is_sheet and bool(alike) and min(alike) <= 0.0 <= max(alike)
-    return 0 if is_sheet else len(rows), distance(row), moved, float(between)
+    measured = 0 if is_sheet else sum(not r.stated for r in rows)
+    return measured, distance(row), moved, float(between), row.stated
 
 
 def _weight(distance: tuple[float, float, float, float]) -> float:

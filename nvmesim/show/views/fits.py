@@ -89,8 +89,11 @@ def points(fit: DriveFit | StackFit) -> b.Table:
     known = {k for j in fit.points for k in j.residual}
     keys = [k for k in FIGURES if k in known]
     rows = []
+    is_beside = any(not j.point.is_stated for j in fit.points)
     for j in fit.points:
         role = "held out" if j.point.held_out else "" if j.used else "not fitted"
+        if is_beside and j.point.is_stated:
+            role = "data sheet"
         rows.append([b.Cell(j.point.name), b.Cell(role), *(_cell(j, k) for k in keys)])
     note = "measured, and how far off the fitted profile is; green: met, amber: near, red: missed"
     if any(j.point.held_out for j in fit.points):

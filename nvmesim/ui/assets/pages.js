@@ -309,10 +309,11 @@ pages.drive = () => {
     .map((input) => [input.dataset.key, input.value.trim()]).filter(([, text]) => text));
   $("fit").addEventListener("submit", (event) => {
     event.preventDefault();
-    const what = { files: { files }, sheet: { sheet: filled() }, points: { points: $("points").value } }[way()];
+    const what = { files: { files }, sheet: {}, points: { points: $("points").value } }[way()];
+    const sheet = way() === "sheet" || Object.keys(filled()).length ? { sheet: filled() } : {};
     const host = way() === "sheet" ? "" : $("host").value;
     $("outcome").hidden = true;
-    start("api/calibrate", { ...what, name: $("name").value, captured_on: host }, (state) => {
+    start("api/calibrate", { ...what, ...sheet, name: $("name").value, captured_on: host }, (state) => {
       const done = state.state === "done";
       $("outcome").hidden = !done;
       if (done) { profile = state.data.toml; sessionStorage.setItem("fitted", state.data.name); $("use").hidden = !state.data.usable; }
