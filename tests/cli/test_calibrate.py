@@ -129,8 +129,11 @@ randread,4 KiB,1,8,92000,87
         ('{"fio version": "fio-3.35", "jobs": [{"jobname"', [], "p.csv"),
         (POINTS, ["--datasheet", "s.toml"], "s.toml: no such file"),
         (POINTS, ["--datasheet", "samsung-990-pro"], "did you mean 'samsung-990-pro-2tb'"),
-        (POINTS, ["--datasheet", "intel-p4510-1tb", "--stack", "--cpu", "2 GHz"],
-         "leave it out with --stack"),
+        (
+            POINTS,
+            ["--datasheet", "intel-p4510-1tb", "--stack", "--cpu", "2 GHz"],
+            "leave it out with --stack",
+        ),
         (None, [], "name captures of a drive, or --datasheet FILE"),
         (None, ["--datasheet", "s.toml", "--empirical"], "leave it out with --stack"),
         (None, ["--datasheet", "s.toml", "--hold-out", "QD=8"], "name them, or leave both out"),

@@ -241,9 +241,7 @@ class _Fitting:
             if key in told and q.basis == "assumed" and q.low is not None and q.high is not None
             and q.low <= self.host.sheet[STATED[key]].value <= q.high
         }  # fmt: skip
-        return replace(
-            best, profile=with_numbers(best.profile, numbers), unidentified=unidentified
-        )
+        return replace(best, profile=with_numbers(best.profile, numbers), unidentified=unidentified)
 
     def _recorded(
         self, best: Explanation, others: Sequence[tuple[Explanation, float]],
