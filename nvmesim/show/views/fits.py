@@ -60,9 +60,11 @@ def fit_blocks(fit: AnyFit) -> list[b.Block]:
     title, warnings = b.Line(fit.profile.name, "title"), b.Warnings(tuple(fit.warnings))
     if not isinstance(fit, DriveFit | StackFit):
         return [title, *_of_requests(fit, warnings)]
-    files = list(dict.fromkeys(j.point.source for j in fit.points if j.point.source))
+    rows = [j for j in fit.points if not j.point.is_stated] or list(fit.points)
+    files = list(dict.fromkeys(j.point.source for j in rows if j.point.source))
     of = f" of {words.joined(files)}" if files else ""
-    count = words.plural(len(fit.points), "point")
+    of += " and a data sheet" if len(rows) < len(fit.points) else ""
+    count = words.plural(len(rows), "point")
     judged = [j for j in fit.points if j.used or j.point.held_out]
     held = [j for j in judged if j.point.held_out]
     whom = "of what was held out" if held else "of the fitted points"
