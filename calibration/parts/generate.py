@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nvmesim.calibrate.datasheet import Sheet
+from nvmesim.calibrate.datasheet import FLUSH, Sheet
 from nvmesim.calibrate.drive.sheet import fit_datasheet
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Frozen, Quantity
 from nvmesim.catalog.toml import to_toml
-from nvmesim.units import parse_size, parse_time_ps
+from nvmesim.units import parse_size
 
 HERE = Path(__file__).parent
 TABLE = HERE / "parts-2026.csv"
@@ -39,13 +39,6 @@ DIGITS = 4
 WHOLE = ("buffer", "capacity", "unit")
 """Sizes, which are not rounded."""
 MARK = "calibration/parts/generate.py"
-FLUSH = Quantity(
-    value=float(parse_time_ps("1.8 ms")), low=float(parse_time_ps("0.4 ms")),
-    high=float(parse_time_ps("8 ms")), basis="assumed",
-    source="of other drives without capacitors: 3.5 ms (Samsung 960 PRO, percona.com, 2018-07-18), "
-    "0.9 ms (Samsung 990 PRO, smalldatum.blogspot.com, 2026-01-07)",
-)  # fmt: skip
-"""Time to make a write last, of a drive that keeps what it acknowledged in volatile memory."""
 SMT = Quantity(
     value=1.25, low=1.15, high=1.3, basis="assumed",
     source="up to 15 % (two sockets) to 30 % (one): dasher.com/will-hyper-threading-improve-"

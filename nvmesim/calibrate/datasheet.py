@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from nvmesim.calibrate.points import LONE_S, Point, bounded_depth
+from nvmesim.calibrate.points import FLASH_S, LONE_S, Point, bounded_depth
 from nvmesim.catalog.links import Link, command_ceiling, parse_link
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile
@@ -77,11 +77,17 @@ the steady state (clouds hold to what they say, 1.0; sheets of drives promise it
 OF_CACHE: Final = {"random_read": Expected(0.75, 0.35), "random_write": Expected(0.8, 0.5)}
 """The same of drives whose sheet speaks of their cache: eight of reads (0.45 to 1.06), six of
 writes (0.2 to 1.2)."""
-CACHED: Final = 0.55
+CACHED: Final = 0.6
 """Random writes/s in units of random reads/s from which on a sheet speaks of the cache: what lasts
-is 0.05 to 0.4 of the reads on sheets of drives for servers."""
+is 0.05 to 0.4 of the reads on sheets of drives for servers, 0.57 of one of SLC."""
 
 
+FLUSH: Final = Quantity(
+    value=1800e6, low=400e6, high=8000e6,
+    source="of other drives without capacitors: 3.5 ms (Samsung 960 PRO, percona.com, 2018-07-18), "
+    "0.9 ms (Samsung 990 PRO, smalldatum.blogspot.com, 2026-01-07)",
+)  # fmt: skip
+"""Time to make a write last, ps, of a drive that keeps what it acknowledged in volatile memory."""
 BEYOND_DOUBT: Final = 2.0
 """Standard deviations above what is expected from which on a row says that it is not so."""
 
@@ -122,9 +128,7 @@ class Sheet:
         A ceiling that one of them is above says nothing: flash was fresh, or the sheet is another
         drive's.
         """
-        reads, writes = (self.figures.get(f"random_{op}", 0.0) for op in ("read", "write"))
-        is_cached = is_flash and writes > CACHED * reads > 0
-        reached = {**REACHED, **OF_CACHE} if is_cached else REACHED
+        reached = {**REACHED, **OF_CACHE} if is_flash and self.is_of_cache else REACHED
         most = {
             "sequential_read": command_ceiling(link, "read", LARGE) * LARGE,
             "sequential_write": command_ceiling(link, "write", LARGE) * LARGE,
@@ -144,14 +148,27 @@ class Sheet:
         """Where its figures are from."""
         return self.texts.get("source") or f"data sheet {self.file.name}"
 
-    def besides(self) -> dict[str, Quantity | str]:
-        """Numbers of a profile that no capture tells: capacity and power; and the model."""
+    @property
+    def is_of_cache(self) -> bool:
+        """True if its writes are those of a cache, as sheets of client drives have them.
+
+        Clouds state requests alone, and hold to them.
+        """
+        reads, writes = (self.figures.get(f"random_{op}", 0.0) for op in ("read", "write"))
+        is_flash = self.figures.get("read_latency", LONE_S[True]) > FLASH_S
+        return is_flash and "sequential_write" in self.figures and writes > CACHED * reads > 0
+
+    def besides(self) -> dict[str, Quantity | str | bool]:
+        """Numbers of a profile that few captures tell: capacity, power, a flush; and the model."""
         stated = {"capacity": self.capacity} | {
             f"{key}_w": self.figures[key] for key in ("power_active", "power_idle")
             if key in self.figures
         }  # fmt: skip
-        found = {k: Quantity(value=v, basis="datasheet", source=self.source)
-                 for k, v in stated.items()}  # fmt: skip
+        found: dict[str, Quantity | str | bool] = {
+            k: Quantity(value=v, basis="datasheet", source=self.source) for k, v in stated.items()
+        }
+        if self.is_of_cache:
+            found |= {"write.volatile": True, "write.flush": FLUSH}
         return {**found, "model": self.texts.get("model", "")}
 
     def _point(self, key: str) -> Point:

@@ -351,6 +351,9 @@ KEPT_UP: Final = 0.97
 LONE_S: Final = {True: 80e-6, False: 15e-6}
 """Latency of a lone 4 KiB read, and write, of a drive whose rows do not tell it. Assumed: data
 sheets of NAND drives say 60 to 115 us for reads and 8 to 35 us for writes."""
+FLASH_S: Final = 45e-6
+"""Time that flash takes alone, at least: a lone read that is faster is of phase change (10 us), a
+row of many in flight that is has waited. Source: data sheets of TLC and of phase change drives."""
 DEEPEST: Final = 1024
 """Requests in flight that an unknown depth is taken to be at most."""
 

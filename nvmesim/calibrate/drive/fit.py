@@ -118,7 +118,10 @@ def fit_drive(
         notes += said.values()
     fit = fitting.fit(name)
     if sheet is not None:
-        fit = replace(fit, profile=with_numbers(fit.profile, sheet.besides()))
+        besides = sheet.besides()
+        if any(p.sync for p in points):  # then rows say what a flush takes
+            besides = {k: v for k, v in besides.items() if not k.startswith("write.")}
+        fit = replace(fit, profile=with_numbers(fit.profile, besides))
     if buffer is None or limits is not None:
         return fit
     size = buffer.quantity("the step in the rate of a long write")

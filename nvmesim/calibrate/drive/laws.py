@@ -18,7 +18,7 @@ import numpy as np
 from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.infer.problem import Coordinate
-from nvmesim.calibrate.points import LONE_S, Point
+from nvmesim.calibrate.points import FLASH_S, LONE_S, Point
 from nvmesim.catalog.links import Link
 from nvmesim.network.network import IN_ORDER
 
@@ -27,10 +27,6 @@ LONE_DOUBT: Final = {True: 0.4, False: 0.6}
 WAITED, ALONE = 2.5, 1.5
 """R in units of a lone request's from which on a row is at a ceiling, and up to which it is not."""
 MANY: Final = 32
-FLASH_S: Final = 45e-6
-"""Time of a request below which a row of many in flight is at a ceiling: flash takes that long
-alone, and what is faster (phase change, 10 us) has waited several times its own. Source: data
-sheets of TLC and of phase change drives."""
 SHALLOW: Final = 2
 """Requests in flight up to which a row's latency is that of a lone request."""
 

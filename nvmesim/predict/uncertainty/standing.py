@@ -140,7 +140,7 @@ FEW = ("Storage Spaces", "hardware RAID", "other RAID engines", "Windows")
 PLAIN = ("drives alone", CPU_BOUND, "shared targets", "links", "mixes")
 """Classes without an array."""
 NEAR = 1.0
-"""Doublings of a drive's bytes/s up to which a fitted row is near."""
+"""Doublings of a drive's bytes/s, and of the bytes of a request, up to which a row is near."""
 SAME = 0.3
 """Doublings of a drive's bytes/s below which it does what it did in a fitted row, more or less."""
 ALIKE = 0.14
@@ -154,9 +154,9 @@ Sheet = Literal["", "random reads", "random writes", "sequential"]
 """A figure that data sheets state."""
 NAMES = ("all", "rows 0", "few rows", "moved", "same", "share of reads", "more drives", "CPU",
          "link", "array", "few sources", "latency", "stated", "stated writes",
-         "between", "size", "clock")  # fmt: skip
+         "between", "size", "clock", "cache")  # fmt: skip
 """Of `Standing.covariates`."""
-AWAY = ("rows 0", "few rows", "moved", "share of reads", "more drives", "size")
+AWAY = ("rows 0", "few rows", "moved", "share of reads", "more drives", "size", "cache")
 """Those that lead away from evidence: they never make a prediction surer."""
 
 
@@ -186,6 +186,8 @@ class Standing:
     """1 if rows of this size and share of reads are shallower and deeper, on as many drives."""
     clock: float = 0.0
     """1 if the clock of the server's CPUs is stated, 0 if it may be any within an interval."""
+    cache: float = 0.0
+    """1 if the nearest row is a data sheet's of a client drive: it speaks of the cache."""
 
     @property
     def kind(self) -> str:
@@ -194,14 +196,15 @@ class Standing:
 
     @property
     def evidence(self) -> Evidence:
-        """Whether rows were fitted, and whether the answer is near one of them.
+        """Whether rows were fitted, and whether the answer is near one of its kind of load.
 
         >>> Standing(rows=3, moved=0.1).evidence, Standing(rows=3, moved=-4.0).evidence
         ('near', 'far')
         """
-        if not self.rows:
+        if not self.rows or self.sheet:
             return "catalog"
-        return "near" if self._moved() <= NEAR or self.between else "far"
+        is_alike = abs(self.size) <= NEAR and abs(self.read) <= ALIKE
+        return "near" if is_alike and (self._moved() <= NEAR or self.between) else "far"
 
     def covariates(self) -> tuple[float, ...]:
         """Numbers that the spread of the model's error is a function of, as `NAMES`.
@@ -222,7 +225,7 @@ class Standing:
             float(self.limit == "latency-bound"),
             float(is_sheet and self.sheet in ("random reads", "sequential")),
             float(is_sheet and self.sheet == "random writes"), self.between,
-            min(abs(self.size), FAR) if self.rows else 0.0, self.clock,
+            min(abs(self.size), FAR) if self.rows else 0.0, self.clock, self.cache,
         )  # fmt: skip
 
     def _moved(self) -> float:
@@ -261,13 +264,15 @@ def standing(
         stacks = {c.stack for d in scenario.drives if (c := d.profile.captured) and c.stack}
         each = each if stacks <= {scenario.stack.name} else []
     clock = float(all(s.cpu.ghz.low is None for s in scenario.sockets))
+    cache = float(any(d.profile.write.volatile for d in scenario.drives))
     if not each or not all(each):
-        return Standing(model_class, limit, sheet=_sheet(scenario), clock=clock)
+        return Standing(model_class, limit, sheet=_sheet(scenario), clock=clock, cache=cache)
     rows, near, moved, between, is_stated = min(
         (e for e in each if e is not None), key=lambda e: e[0]
     )
-    sheet: Sheet = _sheet(scenario) if is_stated or not rows else ""
-    return Standing(model_class, limit, rows, *near, moved, sheet, between, clock)
+    if rows and not is_stated:
+        return Standing(model_class, limit, rows, *near, moved, "", between, clock)
+    return Standing(model_class, limit, rows, *near, moved, _sheet(scenario), between, clock, cache)
 
 
 def _of(

@@ -115,7 +115,8 @@ def _line(published: Published, row: Row, prediction: Prediction) -> Line:
     value = prediction.values[row.key]
     # rows of the array or the stack tell as much as rows of a drive
     rows = max(value.standing.rows, len(published.inputs))
-    value = replace(value, standing=replace(value.standing, rows=rows))
+    sheet = value.standing.sheet if value.standing.rows == rows else ""  # the set's rows are nearer
+    value = replace(value, standing=replace(value.standing, rows=rows, sheet=sheet))
     naive = _naive(row, prediction)
     why_not = not_counted(row, published.rows, value, naive)
     if not why_not and is_other_stack(published, row, value):
