@@ -122,7 +122,9 @@ def compared(
     else:
         change = _steady_gain(a.head, b.head)
     iops_a, iops_b = a.window.iops(), b.window.iops()
-    difference = Interval.around(change.value * iops_a.value, change.half * iops_a.value)
+    ratio = max(1 + change.value, 1e-300)
+    half = min(change.half / ratio, 50.0)  # of the logarithm: the same in whichever order
+    ends = (ratio * math.exp(-half) - 1, ratio * math.exp(half) - 1)
     first, second = samples(a.window, None), samples(b.window, None)
     p99 = None
     if first and second and enough(min(first.size, second.size), 99):
@@ -136,10 +138,17 @@ def compared(
         sums = column(window.records, Col.READ_LAT, None) / PS_PER_S
         parts.append(grouped((sums - mean * count) / max(1.0, float(count.sum())), n))
     return Comparison(
-        *names, iops_a, iops_b, difference, change,
+        *names, iops_a, iops_b, _difference(iops_a, iops_b, half), Interval(change.value, *ends),
         Interval.around(means[1] - means[0], half_width(parts[1] - parts[0])), p99,
         min(a.window.requests, b.window.requests), warnings, _saved(iops_a, iops_b, change),
     )  # fmt: skip
+
+
+def _difference(a: Interval, b: Interval, half: float) -> Interval:
+    """*b* less *a*, the logarithm of whose ratio is known to *half*."""
+    own = b.half**2 / max(b.value, 1e-300) - a.half**2 / max(a.value, 1e-300)
+    variance = (b.value - a.value) * own + a.value * b.value * half**2
+    return Interval.around(b.value - a.value, math.sqrt(max(0.0, variance)))
 
 
 def _saved(a: Interval, b: Interval, change: Interval) -> float:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from nvmesim.errors import InputError
 from nvmesim.measure.control import Measured, Progress
-from nvmesim.measure.figures import Distribution, Interval, OpStats, Rebuild, Relief
+from nvmesim.measure.figures import Distribution, Interval, OpStats, Rebuild, Relief, rising
 from nvmesim.measure.groups import GroupStats, group_stats, slices
 from nvmesim.measure.latency import (
     CLAT,
@@ -202,7 +202,8 @@ class RunAnswer:
         return tuple(
             replace(
                 group, iops=self.whole_of(group.iops), mean_s=self._moved("mean", group.mean_s),
-                percentiles={n: v and self._moved(n, v) for n, v in group.percentiles.items()},
+                percentiles=rising({n: v and self._moved(n, v)
+                                    for n, v in group.percentiles.items()}),
             )
             for group in found
         )  # fmt: skip
@@ -273,11 +274,10 @@ class RunAnswer:
             simulated = _span(Interval(values[name] or 0.0, *span))
             wider[name] = replace(parts, simulation=simulated).around(moved[name] or 0.0)
         percentiles = {q: moved[percentile_name(q)] for q in latency.percentiles}
-        bend = Bend.of(latency.percentiles, percentiles)
-        return replace(
-            latency, mean=moved["mean"] or 0.0, percentiles=percentiles, intervals=wider,
-            bin_s=bend(latency.bin_s), max=bend.one(latency.max),
-        )  # fmt: skip
+        found = replace(latency, mean=moved["mean"] or 0.0, percentiles=percentiles,
+                        intervals=wider).in_order()  # fmt: skip
+        bend = Bend.of(latency.percentiles, found.percentiles)
+        return replace(found, bin_s=bend(latency.bin_s), max=bend.one(latency.max))
 
     def _bend(self) -> Bend:
         """How far latencies of all requests are moved, ps."""
@@ -293,6 +293,11 @@ class RunAnswer:
             return None
         latency = self._unsure(self.latency)
         return latency.mean if figure == "mean" else latency.percentiles.get(99.0)
+
+    def parts_of(self, figure: str) -> Parts:
+        """Return the four parts of *figure* as it is printed."""
+        assert self.known is not None
+        return replace(self.known, simulation=self._simulated()).parts(figure)
 
     def _moved(self, name: str, value: float) -> float:
         """*value* moved by what profiles missed nearby."""

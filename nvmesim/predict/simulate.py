@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +15,9 @@ from nvmesim.measure.requests import RequestWriter
 from nvmesim.predict.answer import RunAnswer
 from nvmesim.predict.prepare import EngineFactory, prepare
 from nvmesim.predict.result import Result
-from nvmesim.predict.uncertainty.certainty import (
-    UncertaintyBudget,
-    model_uncertainty,
-    precision_goal,
-)
-from nvmesim.predict.uncertainty.derived import gain_of
-from nvmesim.predict.uncertainty.design import difference_of_numbers
-from nvmesim.predict.uncertainty.parts import NONE, Span
+from nvmesim.predict.uncertainty.certainty import model_uncertainty, precision_goal
+from nvmesim.predict.uncertainty.derived import Pair, pair_of
+from nvmesim.predict.uncertainty.design import shared_numbers
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.warning import Warning
@@ -131,8 +125,8 @@ def compare(
     *certainty* the interval holds what the two do not share of the doubt about numbers, profiles
     and model; without it the simulation's alone.
     """
-    first = prepare(a, engine, seed)
-    second = prepare(b, engine, first.seed)
+    number = min(a.run.seed, b.run.seed) if seed is None else seed  # whichever is named first
+    first, second = (prepare(one, engine, number) for one in (a, b))
     goals = [_goal(ready.scenario, RunOptions(requests=requests)) for ready in (first, second)]
     answers = []
     for i, (ready, goal) in enumerate(zip((first, second), goals, strict=True)):
@@ -154,50 +148,40 @@ def compare(
 def _with_certainty(
     plain: Comparison, a: RunAnswer, b: RunAnswer, progress: Progress | None
 ) -> Comparison:
-    """*plain* with what the two do not share of the doubt; numbers move both together."""
-    numbers: Span = NONE
-    both = (a, b)
+    """*plain* with all that is not known: each side as `run` says it, both drawn jointly."""
+    numbers, both = 0.0, (a, b)
     if not any(r.measured.backlog_per_s is not None or r.ready.load.replayed for r in both):
         halves = [(r.ready.scenario, r.what_ifs.again) for r in both]
-        numbers = difference_of_numbers(halves[0], halves[1], progress)
-    for answer in both:  # each bar is as wide as `run` says it
+        numbers = shared_numbers(halves[0], halves[1], progress)
+    for answer in both:
         answer.explore(False, False, True, progress)
     budgets = [answer.judge() for answer in both]
-    rest = [replace(k, numbers={}).parts("iops").total for k in budgets]
     alike = len({k.known.standing.model_class for k in budgets}) == 1
-    change = _moved(plain.gain, budgets, "iops")
-    gain = gain_of(change, (rest[0], rest[1]), same_class=alike, own=numbers)
-    iops_a, iops_b = (r.whole_of(r.measured.window.iops()) for r in both)
-    own = iops_a.value * (1 + gain.interval.value) / iops_b.value  # of both runs' common part
+
+    def pair(figure: str, values: tuple[float, float], chance: float) -> Pair:
+        parts = [r.parts_of(figure) for r in both]
+        return pair_of(values, parts, same_class=alike, numbers=numbers, chance=chance)
 
     def latency(difference: Interval | None, figure: str) -> Interval | None:
-        """A *difference* that is the simulation's alone, s, moved and as wide as that of rates."""
-        levels = [r.level(figure) for r in both]
-        if difference is None or not levels[0] or not levels[1]:
+        """A *difference*, s, that is the simulation's alone, with all that is not known."""
+        before, after = (r.level(figure) for r in both)
+        if difference is None or not before or not after:
             return None
-        first = levels[0] / math.exp(budgets[0].shift(figure))
-        change = _moved(_times(difference, 1 / first), budgets, figure)
-        rest = [replace(k, numbers={}).parts(figure).total for k in budgets]
-        found = gain_of(change, (rest[0], rest[1]), same_class=alike, own=numbers[::-1])
-        return _times(found.interval, levels[0])
+        scale = math.exp(sum(k.shift(figure) for k in budgets) / 2) / math.sqrt(before * after)
+        return pair(figure, (before, after), difference.half * scale).difference
 
+    iops_a, iops_b = (r.whole_of(r.measured.window.iops()) for r in both)
+    ratio = plain.iops_b.value / plain.iops_a.value
+    paired = 1 + plain.gain.value
+    chance = math.hypot(math.log((1 + plain.gain.high) / paired), math.log(paired / ratio))
+    rates = pair("iops", (iops_a.value, iops_b.value), chance)
     return replace(
         plain,
-        iops_a=iops_a, iops_b=_times(iops_b, own), iops=_times(gain.interval, iops_a.value),
-        gain=gain.interval, p_better=gain.p_better,
+        iops_a=iops_a, iops_b=iops_b, iops=rates.difference,
+        gain=rates.gain.interval, p_better=rates.gain.p_better,
         mean_s=latency(plain.mean_s, "mean"), p99_s=latency(plain.p99_s, "p99"),
         mean_a_s=a.level("mean"), p99_a_s=a.level("p99"),
     )  # fmt: skip
-
-
-def _moved(change: Interval, budgets: Sequence[UncertaintyBudget], figure: str) -> Interval:
-    """A relative *change* between two answers, each moved by what its profiles missed nearby."""
-    moved = math.exp(budgets[1].shift(figure) - budgets[0].shift(figure))
-    return Interval(*((1 + v) * moved - 1 for v in (change.value, change.low, change.high)))
-
-
-def _times(interval: Interval, factor: float) -> Interval:
-    return Interval(*(v * factor for v in (interval.value, interval.low, interval.high)))
 
 
 def _goal(scenario: ResolvedScenario, options: RunOptions) -> RunGoal:

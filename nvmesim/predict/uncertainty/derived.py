@@ -1,9 +1,15 @@
 """What follows from figures and their intervals: CPU, bounds, gains, goals."""
 
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Final
 
+import numpy as np
+
+from nvmesim.array_types import Floats
 from nvmesim.measure.figures import Cpu, Distribution, Interval, Relief
 from nvmesim.predict.uncertainty.certainty import UncertaintyBudget
 from nvmesim.predict.uncertainty.model_error import ALIKE, model_error
@@ -67,6 +73,8 @@ def probability(interval: Interval, limit: float, *, at_least: bool) -> float:
 # -- differences of two designs: most of what is not known is the same for both -------------------
 
 LEAST: Final = 1e-9
+STEPS: Final = 200
+"""Quantiles of each of the two normals of a joint draw: 5 of 200 lie beyond each 95 % end."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,95 @@ class Gain:
     """Relative: 0.1 is 10 % more."""
     p_better: float
     """Probability that it does more."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One figure of two designs, drawn jointly: their ratio and their difference come from it.
+
+    Of each the logarithm is a two-piece normal about its value with the ends of its own interval;
+    the two normals are correlated by what the designs share. The draws are all pairs of quantiles
+    of the normals' sum and difference, so that designs that change places mirror exactly.
+    """
+
+    values: tuple[float, float]
+    spans: tuple[Span, Span]
+    correlation: float
+
+    @property
+    def gain(self) -> Gain:
+        """Gain of the second over the first.
+
+        >>> one = Pair((1.0, 2.0), ((0.1, 0.7), (0.2, 0.3)), 0.5)
+        >>> other = Pair(one.values[::-1], one.spans[::-1], 0.5)
+        >>> round((1 + one.gain.interval.low) * (1 + other.gain.interval.high), 9)
+        1.0
+        >>> round(one.gain.p_better + other.gain.p_better, 9)
+        1.0
+        """
+        first, second = self._moves
+        log_gain = math.log(self.values[1]) - math.log(self.values[0])
+        off = second - first
+        value, low, high = (min(x, 50.0) for x in _ends(off, log_gain))
+        wins = float(np.mean((off > -log_gain) + 0.5 * (off == -log_gain)))
+        return Gain(Interval(math.expm1(value), math.expm1(low), math.expm1(high)), wins)
+
+    @property
+    def difference(self) -> Interval:
+        """The second less the first, in their unit."""
+        (a, b), (first, second) = self.values, self._moves
+        return Interval(*_ends(b * np.expm1(second) - a * np.expm1(first), b - a))
+
+    @property
+    def _moves(self) -> list[Floats]:
+        """float64[STEPS**2] each: by how much the logarithms are off."""
+        z = _normal()
+        both, apart = (math.sqrt(max(0.0, 1 + s * self.correlation) / 2) for s in (1, -1))
+        moves = []
+        for sign, (down, up) in zip((-1, 1), self.spans, strict=True):
+            drawn = (both * z[:, None] + sign * apart * z[None]).ravel() / Z95
+            moves.append(np.where(drawn < 0, drawn * down, drawn * up))
+        return moves
+
+
+def _ends(off: Floats, value: float) -> tuple[float, float, float]:
+    """*value* and the 95 % ends of *off* from it."""
+    low, high = np.quantile(off, (0.025, 0.975), method="hazen")
+    return value, value + min(0.0, float(low)), value + max(0.0, float(high))
+
+
+@functools.cache
+def _normal() -> Floats:
+    """float64[STEPS]: quantiles of a normal, alike on both sides."""
+    half = [NormalDist().inv_cdf((STEPS / 2 + i + 0.5) / STEPS) for i in range(STEPS // 2)]
+    return np.array([-z for z in reversed(half)] + half)
+
+
+def pair_of(
+    values: tuple[float, float], parts: Sequence[Parts], *, same_class: bool, numbers: float,
+    chance: float,
+) -> Pair:  # fmt: skip
+    """Return one figure of two designs, whose *parts* share what they have in common.
+
+    *numbers* is the correlation of what uncertain numbers do to both, *chance* the half-width,
+    95 %, of the logarithm of their ratio by simulation alone.
+    """
+    log_gain = math.log(values[1]) - math.log(values[0])
+    a, b = parts
+    common = numbers * _size(a.numbers) * _size(b.numbers)
+    rest = [math.hypot(_size(p.misfit), _size(p.model)) for p in parts]
+    common += (1 - unshared(log_gain, same_class=same_class)) * rest[0] * rest[1]
+    runs = [_size(p.simulation) for p in parts]
+    most = runs[0] * runs[1]
+    common += min(max((runs[0] ** 2 + runs[1] ** 2 - chance**2) / 2, -most), most)
+    each = [math.hypot(_size(p.numbers), r, s) for p, r, s in zip(parts, rest, runs, strict=True)]
+    share = common / (each[0] * each[1]) if min(each) > LEAST else 0.0
+    return Pair(values, (a.total, b.total), min(1.0, round(share, 9)))
+
+
+def _size(span: Span) -> float:
+    """Root mean square of both sides."""
+    return math.sqrt((span[0] ** 2 + span[1] ** 2) / 2)
 
 
 def unshared(log_gain: float, *, same_class: bool) -> float:
@@ -93,36 +190,16 @@ def unshared(log_gain: float, *, same_class: bool) -> float:
     return (1 - ALIKE) * (1 - math.exp(-abs(log_gain))) if same_class else 1.0
 
 
-def gain_of(change: Interval, shared: tuple[Span, Span], *, same_class: bool = True,
-            own: Span = NONE) -> Gain:  # fmt: skip
+def gain_of(change: Interval, rest: tuple[Span, Span], *, same_class: bool = True) -> Gain:
     """Return what is known of a relative *change* whose interval is the simulation's alone.
 
-    *shared* are the spans of misfit and model of both designs, *own* what their numbers do to the
-    difference.
+    *rest* are the spans of all else that is not known of both designs.
     """
-    log_gain = math.log(max(1 + change.value, LEAST))
-    part = unshared(log_gain, same_class=same_class)
-    sides = []
-    for side in (0, 1):
-        both = math.hypot(shared[0][side], shared[1][side]) * math.sqrt(part)
-        end = (change.low, change.high)[side]
-        simulated = abs(math.log(max(1 + end, LEAST)) - log_gain)
-        sides.append(math.hypot(both, simulated, own[side]))
-    down, up = sides
-    low, high = math.expm1(log_gain - down), math.expm1(min(log_gain + up, 50.0))
-    return Gain(Interval(change.value, low, high), p_better(log_gain, down, up))
-
-
-def p_better(log_gain: float, down: float, up: float) -> float:
-    """Probability that a gain is above 0; a half where the two are alike.
-
-    >>> round(p_better(0.1, 0.1, 0.1), 3), p_better(0.0, 0.0, 0.0)
-    (0.975, 0.5)
-    """
-    half = down if log_gain > 0 else up
-    if half <= LEAST:
-        return 0.5 if abs(log_gain) <= LEAST else float(log_gain > 0)
-    return 0.5 * (1 + math.erf(log_gain * Z95 / half / math.sqrt(2)))
+    ratio = max(1 + change.value, LEAST)
+    half = change.half / ratio
+    each = (half / math.sqrt(2),) * 2  # of two runs that share nothing
+    parts = [Parts(simulation=each, model=span) for span in rest]
+    return pair_of((1.0, ratio), parts, same_class=same_class, numbers=0.0, chance=half).gain
 
 
 def shown(relief: Relief, value: float, parts: Parts) -> Relief:

@@ -10,6 +10,7 @@ Sources: Plackett and Burman, "The design of optimum multifactorial experiments"
 "Point estimates for probability moments", PNAS 72(10), 1975); JCGM 101:2008 for the propagation.
 """
 
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,8 @@ Found = TypeVar("Found")
 RUNS: Final = 32
 """Runs of the design: 31 numbers have a column of their own; more share columns, which for small
 effects of either sign adds up to as much."""
+JOINT_RUNS: Final = 60
+"""The same of two designs together, at most: those that share a column would pass for alike."""
 PRIMES: Final = (3, 7, 11, 19, 23, 31)
 """A prime of the form 4 k + 3 makes a design of one run more for as many numbers."""
 MAX_THREADS: Final = 4
@@ -126,27 +129,28 @@ Half = tuple[ResolvedScenario, Callable[[ResolvedScenario], Collector]]
 """A scenario, and what runs it and others of its shape shortly."""
 
 
-def difference_of_numbers(a: Half, b: Half, progress: Progress | None = None) -> Span:
-    """How far the doubt about numbers moves the logarithm of b's IOPS over a's: 95 %.
+def shared_numbers(a: Half, b: Half, progress: Progress | None = None) -> float:
+    """Correlation of what the doubt about numbers does to the logarithms of both IOPS.
 
-    A number that both use moves both, so most of it cancels.
+    A number that both use moves both, each as far as its own profile leaves it open.
     """
-    found = {f.name: f for scenario, _ in (a, b) for f in factors(scenario)}
-    if not found:
-        return NONE
-    both = list(found.values())
-    signs = design(len(both))
-    rows: list[list[tuple[float, float] | None]] = []
-    for i, (scenario, run) in enumerate((a, b)):
-        if progress is not None:
-            progress("moving the profiles' numbers", i / 2)
-        base = run(scenario)
-        runs = (_tried(run, moved(scenario, both, row)) for row in signs.tolist())
-        rows.append([None if kept is None else _gain(base, kept) for kept in runs])
-    pairs = [(x, y) for x, y in zip(*rows, strict=True) if x is not None and y is not None]
-    if len(pairs) < 2:
-        return NONE
-    return two_sides([(y[0] - x[0], math.hypot(x[1], y[1])) for x, y in pairs])
+    own = [{f.name: f for f in factors(scenario)} for scenario, _ in (a, b)]
+    names = sorted({*own[0], *own[1]})
+    signs = [dict(zip(names, r, strict=True)) for r in design(len(names), JOINT_RUNS).tolist()]
+    rows: list[list[float | None]] = []
+    for (scenario, run), mine in zip((a, b), own, strict=True):
+        found = list(mine.values())
+        moves = [moved(scenario, found, [row[name] for name in mine]) for row in signs]
+        tried = functools.partial(_tried, run)
+        base, *runs = overlapped(tried, [scenario, *moves] if found else [scenario], progress,
+                                 lambda _: "moving the profiles' numbers")  # fmt: skip
+        gains = (None if base is None or kept is None else _gain(base, kept)[0] for kept in runs)
+        rows.append(list(gains))
+    pairs = [(x, y) for x, y in zip(*rows, strict=False) if x is not None and y is not None]
+    sizes = [math.sqrt(math.fsum(pair[i] ** 2 for pair in pairs)) for i in (0, 1)]
+    if not min(sizes):
+        return 0.0
+    return math.fsum(x * y for x, y in pairs) / sizes[0] / sizes[1]
 
 
 def _with_alternatives(span: Span, others: Sequence[tuple[float, float]]) -> Span:
