@@ -8,12 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nvmesim.calibrate.bench import BenchAnswer
+from nvmesim.calibrate.drive import gate
+from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.evidence import Judged
 from nvmesim.calibrate.notes import doubts, drifts, mixed_devices
 from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.capture.registry import read_captures
-from tests.calibrate.bench import fio_json, host, stack
+from nvmesim.catalog.load import get
+from tests.calibrate.bench import drive, fio_json, host, simulated, stack
 from tests.calibrate.written import requests_of, slow_writer, write_blkparse
 
 Write = Callable[[Path], None]
@@ -135,3 +140,29 @@ def test_a_drift_that_a_step_explains_is_said_once(tmp_path):
     captures = read_captures([tmp_path])
     assert len(drifts(captures)) == 1
     assert drifts(captures, ["qd1_iops.1.log"]) == []
+
+
+MIX_OPEN = (("mix fitted", True, "reads at 3 depths"), ("mix held out", False, "if it were fitted"))
+
+
+@pytest.mark.parametrize(("name", "used", "said"), MIX_OPEN)
+def test_a_mix_that_is_there_is_not_asked_for(name, used, said):
+    """Neither where it is fitted and leaves explanations open, nor where it was held out."""
+    profile = get("drive", "intel-p4610-1.6tb")
+    reads = [Point("", 1.0, True, 4096, jobs, 1, 1e4, None) for jobs in (1, 64)]
+    mix = Judged(Point(name, 0.7, True, 4096, 4, 64, 4e5, None), BenchAnswer(4e5, 1e-4, {}), used)
+    judged = [*(Judged(p, BenchAnswer(1e4, 1e-4, {})) for p in reads), mix]
+    others = [(Explanation(profile, "dies", "drain"), 0.4)]
+    text = " ".join(gate.undetermined(profile, judged, reads, {}, ["dies"], others))
+    assert said in text
+    assert "70/30" not in text
+    without = " ".join(gate.undetermined(profile, judged[:2], reads, {}, ["dies"], others))
+    assert "70/30" in without
+
+
+def test_what_was_fitted_is_not_called_unknown():
+    few = [simulated(drive(), 1, 1), simulated(drive(), 4, 64)]
+    fit = fit_drive(few)
+    names = {"dies": "dies", "commands": "read commands"}
+    assert fit.free_parameters
+    assert not [k for k in fit.profile.untold if names.get(k) in fit.free_parameters]

@@ -225,7 +225,9 @@ class _Fitting:
         self.free = [n for side in (best.reads, best.writes) if side for n in side.told] + self.free
         judged = [self._judge(profile, p, p in used) for p in self.points]
         notes += gate.caveats(reads, writes, judged, self.included)
-        notes += gate.undetermined(profile, len(used), reads, best.unidentified, self.free, others)
+        unknown = gate.left_open(best.unidentified, self.free, used)
+        best = replace(best, unidentified=unknown)
+        notes += gate.undetermined(profile, judged, reads, unknown, self.free, others)
         profile = self._recorded(best, others, judged, synchronous=synchronous)
         host = usual_host(self.host.link) if self.included else self.host
         profile = explanations.with_threads_full(profile, host, judged, notes)

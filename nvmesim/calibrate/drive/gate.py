@@ -8,6 +8,7 @@ import numpy as np
 
 from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.drive.explanations import Explanation
+from nvmesim.calibrate.drive.read_side import ENOUGH
 from nvmesim.calibrate.evidence import Judged, percentiles_missed
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Captured, DriveProfile, Residual, StackProfile
@@ -159,11 +160,32 @@ def caveats(
     yield from percentiles_missed(judged)
 
 
+TOLD_AS: Final = {"dies": "dies", "commands": "read commands"}
+"""Key of a number that rows may tell in one explanation alone -> what it is called if it was."""
+OR_MIX: Final = ", or a 70/30 mix"
+
+
+def left_open(
+    unknown: Mapping[str, str], free: Collection[str], rows: Sequence[Point]
+) -> dict[str, str]:
+    """*unknown* without numbers that were fitted after all, nor asking for what is in *rows*.
+
+    >>> left_open({"dies": "p99", "commands": f"p99{OR_MIX}"}, ["dies"], [])
+    {'commands': 'p99, or a 70/30 mix'}
+    """
+    if any(p.is_stated for p in rows):  # of a data sheet each figure is all there is
+        return dict(unknown)
+    has_mix = any(0 < p.read_fraction < 1 for p in rows)
+    left = {k: text for k, text in unknown.items() if TOLD_AS.get(k) not in free}
+    return {k: text.removesuffix(OR_MIX) if has_mix else text for k, text in left.items()}
+
+
 def undetermined(
-    profile: DriveProfile, used: int, reads: Sequence[Point], unknown: Mapping[str, str],
-    free: Collection[str], others: Sequence[tuple[Explanation, float]],
+    profile: DriveProfile, rows: Sequence[Judged], reads: Sequence[Point],
+    unknown: Mapping[str, str], free: Collection[str],
+    others: Sequence[tuple[Explanation, float]],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield what the *used* rows do not determine, and the explanations predictions draw from.
+    """Yield what the *rows* do not determine, and the explanations predictions draw from.
 
     *unknown* are the numbers that they leave open, with what would tell; *free* what was fitted.
     """
@@ -182,10 +204,22 @@ def undetermined(
         listed = "; ".join(f"{100 * w:.0f} %: {e.name}" for e, w in others)
         yield (
             "these rows can be explained in several ways, and the intervals of predictions cover "
-            f"them all ({listed}); a 70/30 capture would decide"
+            f"them all ({listed}); {_would_decide(rows, depths)}"
         )
-    if used == 1:
+    if sum(j.used for j in rows) == 1:
         yield "one row: at other depths every prediction is a guess"
+
+
+def _would_decide(rows: Sequence[Judged], depths: int) -> str:
+    """What tells explanations apart that *rows*, with reads at so many *depths*, do not."""
+    mixes = [j for j in rows if 0 < j.point.read_fraction < 1 and j.point.random]
+    if not mixes:
+        return "a 70/30 capture would decide"
+    if not any(j.used for j in mixes):
+        return f"{mixes[0].point.name} would decide if it were fitted"
+    if depths < ENOUGH:
+        return f"reads at {ENOUGH} depths would decide"
+    return f"{mixes[0].point.name} does not decide"
 
 
 def far_off(judged: Sequence[Judged], included: bool) -> list[Judged]:
