@@ -166,9 +166,11 @@ def progress_bar(lines: str = "", *, left: bool = False) -> Iterator[Report | No
     rest = (TextColumn("left"), Remaining()) if left else ()
     with Progress(*columns, *rest, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(escape(one_line(lines or "starting")), total=None)
+        # a step that ends is not the end: the bar's clock would stop
         yield lambda what, share: bar.update(
-            task, description=escape(one_line(what)), completed=share, total=1.0 if share else None
-        )
+            task, description=escape(one_line(what)), completed=min(share, 0.999),
+            total=1.0 if share else None,
+        )  # fmt: skip
 
 
 @contextmanager

@@ -312,12 +312,15 @@ def wider_uplinks(s: ResolvedScenario) -> Change | None:
 
 
 def one_more_interconnect(s: ResolvedScenario) -> Change | None:
-    """One link more between the sockets."""
+    """One link more between the sockets, if their CPUs have it."""
     joined = s.interconnect
     if joined is None or joined.link.kind not in SOCKET_RATES:
         return None
     old = joined.link
     n = old.lanes + 1
+    known = (k.cpu for k in s.sockets if "interconnect_links" in k.cpu.model_fields_set)
+    if any(cpu.interconnect_links < n for cpu in known):
+        return None
     link = replace(old, lanes=n, raw_bytes_per_s=old.raw_bytes_per_s / old.lanes * n)
     more_credits = None if joined.credits is None else joined.credits * n // old.lanes
     text = f"{n} {old.kind.upper()} links instead of {old.lanes}"

@@ -7,6 +7,7 @@ import pytest
 from nvmesim.catalog import links
 from nvmesim.errors import ScenarioError
 from nvmesim.predict.simulate import simulate
+from nvmesim.predict.upgrades import one_more_interconnect
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.servers import one_server
@@ -175,6 +176,14 @@ def test_credits_bound_what_the_wire_would_carry():
     assert {r.change: r for r in more}["3 UPI links instead of 2"].gain == pytest.approx(
         0.5, abs=0.05
     )
+
+
+@pytest.mark.parametrize(("links", "more"), [(2, "3 UPI links instead of 2"), (3, None)])
+def test_no_more_links_between_sockets_are_offered_than_the_cpu_has(links, more):
+    tables = one_server("intel-p4610-1.6tb", {"threads": 1, "outstanding": 1}, sockets=2)
+    tables["server"]["interconnect"] = {"links": links}
+    found = one_more_interconnect(resolve(scenario_from_dict(tables)))
+    assert more == (found.text if found else None)
 
 
 FACTORS = {

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import tempfile
 import tomllib
 from dataclasses import replace
@@ -136,9 +137,10 @@ def test_the_next_measurement_is_named_as_fio_names_it():
     assert told["tells"] == ["a", "b"]
 
 
-def server_of():
+def server_of(stack="linux-io_uring", cpu="epyc-7313"):
     """`SERVER`, of eight drives, and a search for what explains two of its rows."""
     tables = tomllib.loads(SERVER)
+    tables["server"] = {"stack": stack, "sockets": [{"cpu": cpu}]}
     tables["drives"][0] |= {"profile": "samsung-pm9a3-3.84tb", "count": 8}
     loads = [{"access": "random", "block_size": "4 KiB", "read": read, "threads_total": 16,
               "outstanding": 8} for read in (1.0, 0.0)]  # fmt: skip
@@ -299,6 +301,42 @@ def test_a_windows_server_may_be_a_guest():
     server = Server(tables, ShortRuns(tables, ".").scenario({}, load), rows)
     kinds = {v.change.get("workload.*.guest") for v in forms("guest", server)}
     assert kinds == {"hyper-v", None}
+
+
+LINUX = re.compile(r"/sys/|/proc/|lspci|lsblk|nvme |dmesg|cpupower|iostat|numactl|mpstat|virsh")
+WINDOWS = re.compile(r"Get-|powercfg|manage-bde|Task Manager|Device Manager|diskspd")
+
+
+@pytest.mark.parametrize(
+    ("stack", "own", "other"),
+    [("linux-io_uring", LINUX, WINDOWS), ("windows-2019", WINDOWS, LINUX)],
+)
+def test_checks_are_those_of_the_servers_system(stack, own, other):
+    _, _, server = server_of(stack)
+    told = [m.on(server) for m in MISTAKES if forms(m.code, server)]
+    texts = [f"{of['check']}; {of['mend']}" for of in told]
+    assert len(texts) > 10
+    assert any(own.search(text) for text in texts)
+    assert not [text for text in texts if other.search(text)]
+
+
+@pytest.mark.parametrize(("cpu", "least"), [("xeon-gold-6130", 0.8), ("epyc-7742", 1.5)])
+def test_no_clock_is_below_what_the_cpu_has(cpu, least):
+    _, _, server = server_of(cpu=cpu)
+    found = [v.change.get("server.sockets.*.ghz", 9.0) for v in forms("power", server)]
+    assert least <= min(found) < server.resolved.sockets[0].ghz
+
+
+def test_what_cannot_be_told_apart_is_named_together_once():
+    row = ComparedRow("a", 1e5, Interval(2e5, 1.5e5, 3e5), None, None)
+    codes = ("a", "b", "c")
+    alike = tuple(
+        Explanation(code, f"thing {code}", 0.3, {}, None, check="look",
+                    alike=tuple(c for c in codes if c != code)) for code in codes
+    )  # fmt: skip
+    text = html(diagnosis_blocks(Diagnosis("s", (row,), 0.1, alike, None)))
+    assert text.count("cannot tell them apart") == 1
+    assert text.count("thing c") == 2
 
 
 def test_a_limit_may_be_one_of_bytes_where_sizes_differ():

@@ -121,9 +121,10 @@ def diagnosis_blocks(found: Diagnosis) -> list[Block]:
     shown: list[Block] = [Line(_headline(found), "head"), _compared(found)]
     if not _is_calm(found):
         shown.append(Line(_next(found), "head"))
+        named: set[str] = set()
         for one in found.explanations:
             if one.probability >= MINOR:
-                shown += _explained(one, found)
+                shown += _explained(one, found, named)
         minor = [e.name for e in found.explanations if LIKELY <= e.probability < MINOR]
         if minor:
             shown.append(Line(f"under {MINOR:.0%} each: {'; '.join(minor)}"))
@@ -148,12 +149,14 @@ def _compared(found: Diagnosis) -> Block:
     return table("Measured beside predicted", headings, rows)
 
 
-def _explained(one: Explanation, found: Diagnosis) -> Iterator[Block]:
-    """An explanation, how to check and how to mend it."""
+def _explained(one: Explanation, found: Diagnosis, named: set[str]) -> Iterator[Block]:
+    """An explanation, how to check and how to mend it; those alike that are not *named* yet."""
     rate = "" if one.iops is None else f", would do {format_iops(one.iops.value)}"
     yield Line(f"{_chance(one.probability)}  {one.name}{rate}")
     later = found.explanations[found.explanations.index(one) + 1 :]
-    alike = "; ".join(e.name for e in later if e.code in one.alike)
+    group = [e for e in later if e.code in one.alike and e.code not in named]
+    named.update(e.code for e in group)
+    alike = "; ".join(e.name for e in group)
     said = f"{alike} (these rows cannot tell them apart)" if alike else ""
     pairs = (("check", one.check), ("mend", one.mend), ("or", said))
     if any(text for _, text in pairs):
@@ -181,7 +184,7 @@ def _headline(found: Diagnosis) -> str:
             "check first that the scenario is what was measured (drives, RAID, file or device)"
         )
     elif all(found.healthy >= e.probability for e in found.explanations):
-        told = f"nothing may be wrong ({found.healthy:.0%}), or one of what follows"
+        told = "nothing may be wrong, or one of what follows"
     return (
         f"Measured {format_iops(worst.measured)}, predicted {format_iops(worst.predicted.value)} "
         f"({_around(worst.predicted)}): {told}."

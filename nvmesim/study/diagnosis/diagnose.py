@@ -222,12 +222,11 @@ class Search:
         self._rows: list[MeasuredRow] = []
         self._predicted: list[Result] = []
         for i, measured in enumerate(rows):
-            if progress is not None:
-                progress("predicting", i / len(rows))
             row = replace(measured, workload={**placed(tables), **measured.workload})
             loaded = on_drives(row, self._runs.scenario({}, row.workload))
             scenario = self._runs.scenario({}, loaded.workload)
-            result = simulate(scenario, seed=seed, reliefs=False, over_time=False)
+            told = progress and _told(progress, f"predicting row {i + 1} of {len(rows)}")
+            result = simulate(scenario, seed=seed, reliefs=False, over_time=False, progress=told)
             known = result.certainty.figures.keys() & _figures(result).keys()
             p99 = loaded.p99_s if "p99" in known else None
             self._rows.append(replace(loaded, p99_s=p99))
@@ -280,7 +279,7 @@ class Search:
         likeliest = _likeliest([one for one in whole if not self._is_idle(one.ratios)])
         listed = [one for one in likeliest.values() if chances[one.code] >= SHOWN]
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
-        explanations.append(Explanation("unknown", "none of these", chances["unknown"], {}, None))
+        explanations += [Explanation("unknown", "none of these", chances["unknown"], {}, None)]
         explanations.sort(key=lambda e: -e.probability)
         return Diagnosis(
             scenario=str(self._tables.get("name") or "scenario"),
@@ -419,10 +418,8 @@ class Search:
         worst = int(np.abs(self._healthy[self._is_rate]).argmax())
         iops = self._rows[worst].iops / math.exp(one.ratios[self._places[worst]][0])
         around = self._predicted[worst].certainty.figures["iops"].around(iops)
-        check, mend, source = (
-            "; ".join(getattr(m, text) for m in one.mistakes)
-            for text in ("check", "mend", "source")
-        )
+        said = [m.on(self._server) for m in one.mistakes]
+        check, mend, source = ("; ".join(m[k] for m in said) for k in ("check", "mend", "source"))
         alike = (other for other in listed if other is not one and
                  np.abs(other.ratios - one.ratios)[self._is_rate].max() < ALIKE)  # fmt: skip
         return Explanation(
@@ -466,6 +463,11 @@ class Search:
                 out += [({**load, "targets": [name]}, 1) for name in alone]
         known = [_asked(row.workload) for row in self._rows]
         return [(load, drives) for load, drives in out if _asked(load) not in known]
+
+
+def _told(progress: Progress, which: str) -> Progress:
+    """*progress* of a part of the work, *which* is said before each of its steps."""
+    return lambda what, share: progress(f"{which}: {what}", share)
 
 
 def _asked(load: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -16,6 +16,9 @@ from nvmesim.units import parse_time_ps
 LINKS: Final = ((1, 1, 2.0), (0, 2, 1.0), (0, 4, 1.0), (2, 1, 0.5), (1, 4, 0.5))
 """Generations that a link is below its own, times that it has its lanes, and how usual that is: of
 seven public threads six came up one generation below, and one with a quarter of its lanes."""
+LEAST_GHZ: Final = {"epyc": 1.5, "xeon": 0.8}
+"""Least clock that a governor sets (assumed: "CPU min MHz" of lscpu with acpi-cpufreq, and of Xeons
+from Ice Lake on; those before end at 1.0)."""
 THROTTLED: Final = (0.7, 0.4, 0.2, 0.1)
 """Shares of its rates that a hot drive may be held at."""
 CACHED_CYCLES: Final = 400
@@ -170,9 +173,11 @@ def _far_locks() -> dict[str, Any]:
 
 
 def _power(server: Server) -> Iterator[Variant]:
-    slowest = min(socket.ghz for socket in server.resolved.sockets)
-    for share in (0.7, 0.45, 0.3):
-        ghz = round(slowest * share, 2)
+    sockets = server.resolved.sockets
+    slowest = min(socket.ghz for socket in sockets)
+    least = max(LEAST_GHZ.get(s.cpu.name.partition("-")[0], 0.0) for s in sockets)
+    steps = (max(round(slowest * share, 2), least) for share in (0.7, 0.45, 0.3))
+    for ghz in dict.fromkeys(ghz for ghz in steps if ghz < slowest):
         yield Variant(f"the CPUs run at {ghz:g} GHz", {"server.sockets.*.ghz": ghz}, "clock")
     latency_us = server.resolved.stack.latency.value / 1e6
     for further in () if server.resolved.stack.polled else (20, 50, 130):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
 
@@ -34,6 +34,13 @@ class Mistake:
     """Gives its forms; none where the scenario cannot have it."""
     is_exact: bool = False
     """True if its number is stated by a specification, and not measured on some server."""
+    windows: Mapping[str, str] = field(default_factory=dict)
+    """Its check and mend on Windows; empty: it is none of such a server."""
+
+    def on(self, server: Server) -> Mapping[str, str]:
+        """Return where to look, how to mend it on *server*, and the source."""
+        texts = {"check": self.check, "mend": self.mend, "source": self.source}
+        return texts | (self.windows if server.is_windows else {})
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,8 @@ def _variants(table: Mapping[str, Any]) -> Variants:
     made, listed = MADE.get(table["code"]), _listed(table)
 
     def variants(server: Server) -> Iterator[Variant]:
+        if server.is_windows and "windows" not in table:
+            return
         if made is not None:
             yield from made(server)
         if all(getattr(server, name) for name in table.get("where", ())) and all(
@@ -119,7 +128,8 @@ WEIGHTS: Final[Mapping[str, Sequence[float]]] = {
 def _mistakes() -> Iterator[Mistake]:
     for table in LISTED["mistake"]:
         texts = {key: table[key] for key in ("code", "check", "mend", "source")}
-        yield Mistake(variants=_variants(table), is_exact=table.get("exact", False), **texts)
+        yield Mistake(variants=_variants(table), is_exact=table.get("exact", False),
+                      windows=table.get("windows", {}), **texts)  # fmt: skip
 
 
 MISTAKES: Final = tuple(_mistakes())

@@ -58,6 +58,11 @@ class Server:
         return self.resolved.stack.name.startswith("linux")
 
     @property
+    def is_windows(self) -> bool:
+        """True if the stack is of Windows."""
+        return self.resolved.stack.name.startswith("windows")
+
+    @property
     def is_buffered(self) -> bool:
         """True if all rows state that the page cache was in the way."""
         return all(row.is_buffered for row in self.rows)
