@@ -55,8 +55,8 @@ class Question:
     is_asked: Callable[[Mapping[str, str]], bool] = lambda answers: True
 
 
-def questions() -> list[Question]:
-    """Return what is asked, in its order."""
+def questions(generation: int = 0) -> list[Question]:
+    """Return what is asked, in its order; the usual CPU is of the drives' PCIe *generation*."""
     from nvmesim.catalog import load as catalog
     from nvmesim.scenario.workload_keys import DRIVE, PRESETS
 
@@ -69,7 +69,7 @@ def questions() -> list[Question]:
     return [
         Question("platform", "Server (none: choose CPUs)", NO_PLATFORM,
                  lambda: (NO_PLATFORM, *catalog.names("platform"))),
-        Question("cpu", "CPU", "xeon-gold-6130", lambda: catalog.names("cpu"), free),
+        Question("cpu", "CPU", usual_cpu(generation), lambda: catalog.names("cpu"), free),
         Question("sockets", "Sockets", "1", lambda: ("1", "2", "4"), free),
         Question("os", "Operating system", "linux", lambda: tuple(STACKS)),
         Question("drive", "Drive", DRIVE, lambda: catalog.names("drive"), bare),
@@ -98,19 +98,24 @@ def init(output: Path | None, **options: str | None) -> int:
     On a terminal it asks for what no option states, and checks each answer: part of a name is
     enough (PM1743), Tab completes it, ? lists what there is. Elsewhere it takes a usual value.
     """
+    from nvmesim.catalog import load as catalog
     from nvmesim.scenario.load import to_text
-    from nvmesim.scenario.workload_keys import preset
+    from nvmesim.scenario.workload_keys import DRIVE, preset
 
     check_writable(output)
     if output is not None and output.exists():
         raise InputError(f"{output}: is there already; name another file, or move it away")
     base = output.parent if output else Path()
     answers: dict[str, str] = {}
-    for question in questions():
+    for question in questions(_generation(options["drive"] or DRIVE, base)):
         if given := options[question.option]:
             answers[question.option] = checked(question, answers, given, base)
         elif question.is_asked(answers):
             answers[question.option] = _asked(question, answers, base)
+    needs, cpu = _generation(answers.get("drive", ""), base), answers.get("cpu", "")
+    if cpu and (has := catalog.get("cpu", cpu).pcie_generation) < needs:
+        said = f"links of {answers['drive']} (PCIe {needs}) are PCIe {has}: {cpu} has no more"
+        click.echo(f"nvmesim: {said}", err=True)
     tables = scenario_tables(answers)
     name = output.name if output else "server.toml"
     head = (
@@ -239,6 +244,33 @@ def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
         "workload": [{"name": preset(load).title, **workload(load),
                       "slo": answers.get("goal", "1 ms")}],
     }  # fmt: skip
+
+
+def usual_cpu(generation: int) -> str:
+    """Return the CPU to start from: no older than PCIe *generation*, of 16 cores or nearly.
+
+    >>> usual_cpu(3), usual_cpu(4)
+    ('xeon-gold-6130', 'epyc-7313')
+    """
+    from nvmesim.catalog import load as catalog
+
+    known = [catalog.get("cpu", name) for name in catalog.names("cpu")]
+    new = [cpu for cpu in known if cpu.pcie_generation >= generation] or known
+    return min(new, key=lambda cpu: (cpu.pcie_generation, abs(cpu.cores - 16))).name
+
+
+def _generation(drive: str, base: Path) -> int:
+    """PCIe generation of a drive by a part of its name, or its file; 0 if it has none."""
+    from nvmesim.catalog import load as catalog
+    from nvmesim.catalog.links import parse_link
+
+    near = [name for name in catalog.names("drive") if drive and drive.casefold() in name]
+    try:
+        profile = catalog.load("drive", near[0] if near else drive, base)
+        link = parse_link(getattr(profile, "link", ""))
+    except NvmesimError:
+        return 0
+    return link.generation if link.kind == "pcie" else 0
 
 
 def _platform(name: str) -> PlatformProfile:

@@ -17,6 +17,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # arrays are small: its thre
 DONE, BAD_INPUT, INFRASTRUCTURE, INTERRUPTED = 0, 2, 3, 130
 DISKS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """Errors of a disk that is full or broken: no fault of the input."""
+OUTPUTS: Final = ("-o", "--output", "--out", "--html")
+"""Options that other commands, or other programs, write a file by."""
 LONGEST: Final = 1500
 """Characters of an error on the terminal."""
 
@@ -93,8 +95,12 @@ def run_command(arguments: Sequence[str]) -> int:
         return BAD_INPUT
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
+        text = error.format_message()
+        if isinstance(error, click.NoSuchOption) and context and error.option_name in OUTPUTS:
+            known = (name for option in context.command.params for name in option.opts)
+            text += " Did you mean '--report'?" * ("--report" in known)
         hint = f" (see {context.command_path} --help)" if context else ""
-        return _complain(error.format_message() + hint, BAD_INPUT)
+        return _complain(text + hint, BAD_INPUT)
     except (click.Abort, KeyboardInterrupt) as error:
         if isinstance(error.__cause__, EOFError):  # click takes one for the end of a prompt
             return _complain("a file ends before it is complete; copy or make it anew", BAD_INPUT)

@@ -205,6 +205,8 @@ def _inner(holder: Any, slot: Any, name: str, here: str, text: str) -> Any:
 def _position(part: str, items: list[Any], here: str, text: str) -> int:
     if not part.isdecimal() or len(part) > 9 or int(part) >= len(items):
         there = f"elements 0 to {len(items) - 1}" if items else "no elements"
+        if items and part.isidentifier():
+            there += f" ({here}.*.{part}: of each, {here}.0.{part}: of the first)"
         raise ScenarioError(f"{text}: {here} has {there}, not {part!r}")
     return int(part)
 

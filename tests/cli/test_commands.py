@@ -9,7 +9,9 @@ import click
 import pytest
 
 from nvmesim import __version__
+from nvmesim.catalog import load as catalog
 from nvmesim.catalog import names
+from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import MODELS
 from nvmesim.cli import output
 from nvmesim.cli.main import nvmesim as group
@@ -182,6 +184,29 @@ def test_init_without_a_terminal_takes_usual_values(nvmesim):
     said = nvmesim("init")
     assert said.code == 0
     assert tomllib.loads(said.out)["volume"]["raid"] == "raid5"
+
+
+@pytest.mark.parametrize("drive", ["intel-p4610-1.6tb", "PM9A3", "samsung-pm1743-15.36tb"])
+def test_init_takes_a_cpu_of_the_drives_generation(nvmesim, drive):
+    said = nvmesim("init", "--drive", drive)
+    tables = tomllib.loads(said.out)
+    cpu = catalog.get("cpu", tables["server"]["sockets"][0]["cpu"])
+    link = parse_link(catalog.get("drive", tables["drives"][0]["profile"]).link)
+    assert cpu.pcie_generation == link.generation
+    assert not said.err
+
+
+def test_init_says_where_a_cpu_is_older_than_the_drives(nvmesim):
+    said = nvmesim("init", "--drive", "PM1743", "--cpu", "xeon-gold-6130")
+    assert said.code == 0
+    assert "PCIe 5" in said.err
+    assert "PCIe 3" in said.err
+
+
+def test_a_file_to_write_is_asked_for_as_run_does(nvmesim):
+    said = nvmesim("run", EXAMPLE_GOAL, "-o", "x.html")
+    assert said.code == 2
+    assert "--report" in said.err
 
 
 @pytest.mark.parametrize(
