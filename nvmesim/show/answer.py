@@ -165,10 +165,12 @@ def ops(result: Result) -> b.Table:
     ]  # fmt: skip
     if len(rows) == 1:
         rows[0][0] = "read" if result.read is not None else "write"
-    note = (
+    notes = [
         "95 % within: how sure that is; p99: 99 % of the requests take no longer, p50: half of them"
-    )
-    return b.table("Reads and writes", OPS, rows, looks=("strong",), notes=[note])
+    ]
+    if result.bottleneck.verdict != "unstable" and any("-" in row for row in rows):
+        notes.append("-: too few of the simulated requests lie beyond it to tell")
+    return b.table("Reads and writes", OPS, rows, looks=("strong",), notes=notes)
 
 
 def facts(result: Result) -> b.Facts:

@@ -237,10 +237,12 @@ class Standing:
 
         >>> Standing("mixes", rows=3, depth=2.0, read=-0.3).words()
         'fitted to 3 rows, asked at 4 times the depth and another share of reads'
+        >>> Standing("mixes", rows=1, depth=-3.0).words()
+        'fitted to 1 row, asked at 1/8 of the depth'
         """
         if not self.rows:
             return "not fitted to captures"
-        far = [f"{2**abs(x):.3g} times the {name}" if x > 0 else f"a {2**-x:.3g}th of the {name}"
+        far = [f"{2**abs(x):.3g} times the {name}" if x > 0 else f"1/{2**-x:.3g} of the {name}"
                for name, x in (("depth", self.depth), ("size", self.size), ("drives", self.drives))
                if abs(x) > 0.3]  # fmt: skip
         far += ["another share of reads"] if abs(self.read) > 0.05 else []

@@ -98,7 +98,7 @@ def reliefs(result: Result) -> Drawing:
     """IOPS after each change that was simulated, against what it is now."""
     now = result.total.iops.value / 1e3
     found = result.bottleneck.reliefs
-    # A wide interval must not make the bars invisible: it leaves the chart.
+    # A wide interval must not make the bars invisible: an arrow says that it goes on.
     most = max(1.1 * now, *(r.iops.value / 1e3 for r in found)) * 1.3
     rows: Rows = [
         {"change": words.one_line(r.change), "kiops": rounded(r.iops.value / 1e3),
@@ -108,6 +108,7 @@ def reliefs(result: Result) -> Drawing:
          "label": words.gain(r.gain), "within": words.gain_span(r.gain_low, r.gain_high)}
         for r in found
     ]  # fmt: skip
+    beyond = [row for row, r in zip(rows, found, strict=True) if now * (1 + r.gain_high) > most]
     across = c.x("kiops", "kIOPS", domain=(0, most * 1.4), ticks=6)
     up = c.y("change", names=[row["change"] for row in rows])
     shown = c.tips("change", f"kiops: throughput, kIOPS: {c.NUMBER}", "text: with",
@@ -116,6 +117,8 @@ def reliefs(result: Result) -> Drawing:
     return c.layered(
         c.mark("bar", rows, across, up, height={"band": 0.6}, color=palette.READ, tips=shown),
         c.mark("rule", rows, alt.X("low:Q"), alt.X2("high:Q"), up, strokeWidth=2),
+        c.mark("point", beyond, alt.X("high:Q"), up, shape="triangle-right", filled=True, size=70,
+               color="black", opacity=1),
         *c.level(across, now),
         c.mark("text", rows, alt.X("end:Q"), up, alt.Text("label:N"), align="left"),
         height=30 * len(rows), says=f"What would help, from {now:,.4g} kIOPS now. {text}.",
