@@ -40,7 +40,7 @@ class Mistake:
     def on(self, server: Server) -> Mapping[str, str]:
         """Return where to look, how to mend it on *server*, and the source."""
         texts = {"check": self.check, "mend": self.mend, "source": self.source}
-        return texts | (self.windows if server.is_windows else {})
+        return {**texts, **(self.windows if server.is_windows else {})}
 
 
 @dataclass(frozen=True)
