@@ -428,13 +428,15 @@ class Search:
         )  # fmt: skip
 
     def _next(self, healthy: float, explanations: Sequence[Explanation]) -> NextMeasurement | None:
-        """The load under which the two likeliest explanations differ most."""
+        """The load that tells the likeliest explanation from the next one that differs under any."""
         nothing = Explanation("healthy", "nothing is wrong", healthy, {}, None)
         known = [*(e for e in explanations if e.iops is not None), nothing]
         first, *others = sorted(known, key=lambda e: -e.probability)
-        if not others or others[0].probability < SHOWN:
-            return None
-        second = others[0]
+        likely = (e for e in others if e.probability >= SHOWN)
+        return next(filter(None, (self._telling(first, second) for second in likely)), None)
+
+    def _telling(self, first: Explanation, second: Explanation) -> NextMeasurement | None:
+        """The load under which the two differ most; None if they hardly do under any."""
         loads = self._loads()
         wanted = [(e.changes, load) for load, _ in loads for e in (first, second)]
         answers = self._runs.figures(wanted, "what to measure next")
