@@ -428,7 +428,7 @@ class Search:
         )  # fmt: skip
 
     def _next(self, healthy: float, explanations: Sequence[Explanation]) -> NextMeasurement | None:
-        """The load that tells the likeliest explanation from the next one that differs under any."""
+        """The load that tells the likeliest explanation from the next that differs under any."""
         nothing = Explanation("healthy", "nothing is wrong", healthy, {}, None)
         known = [*(e for e in explanations if e.iops is not None), nothing]
         first, *others = sorted(known, key=lambda e: -e.probability)
