@@ -161,7 +161,6 @@ def test_what_each_further_drive_of_a_thread_costs_is_found():
     print(q.low, q.value, q.high)
     assert q.low <= 300 <= q.high
     assert q.value == pytest.approx(300, rel=0.35)
-    assert any("each further drive that a thread serves adds" in w for w in fit.warnings)
     assert fit.to_json()["profile"]["per_target"]["basis"] == "fitted"
 
 

@@ -30,8 +30,6 @@ from nvmesim.errors import FitError
 FULL = 0.9
 """Share of a logical CPU from which a thread is full, as `doubts.CPU_BOUND_PCT`."""
 ROUNDS = 2
-UNCLEAR = 3.0
-"""High end of an interval in units of the low one from which on a cost is said to be unclear."""
 
 
 def fit_stack(
@@ -96,9 +94,6 @@ def fit_stack(
     notes.append(f"submission and completion share their cycles {SUBMIT_SHARE:.0%}: assumed")
     notes += _siblings(used, cpu)
     stack = _with_draws(stack, costs, drawn, used)
-    if several:
-        notes.append(_growth(stack))
-    notes += _unclear(stack)
     return StackFit(stack, judged, ghz, tuple(notes), drive)
 
 
@@ -154,15 +149,6 @@ def _siblings(points: Sequence[Point], cpu: CpuProfile | None) -> list[str]:
     return []
 
 
-def _growth(stack: StackProfile) -> str:
-    per, work = stack.per_target, stack.submit.value + stack.complete.value
-    return (
-        f"each further drive that a thread serves adds {per.value:,.0f} cycles a request "
-        f"({per.value / work:.1%} of its work; {per.low:,.0f} to {per.high:,.0f}), beside "
-        "interrupts that are no longer shared"
-    )
-
-
 def _with_draws(
     stack: StackProfile, costs: Costs, drawn: Floats, points: Sequence[Point]
 ) -> StackProfile:
@@ -177,17 +163,3 @@ def _with_draws(
         "assumed, more where the points say so",
     }
     return stack.model_copy(update=update)
-
-
-def _unclear(stack: StackProfile) -> list[str]:
-    """Caveats about costs of which only the sum is known."""
-    apart, work = stack.interrupt, stack.submit
-    if None in (apart.low, apart.high) or (apart.high or 0) < UNCLEAR * (apart.low or 0):
-        return []
-    low, high = ((bound or 0.0) / SUBMIT_SHARE for bound in (work.low, work.high))
-    return [
-        f"an interrupt may cost {apart.low:,.0f} to {apart.high:,.0f} cycles and the request "
-        f"itself {low:,.0f} to {high:,.0f}: these points determine their sum, and the split "
-        "rests on an assumption; captures of a full thread on one drive and on several would "
-        "separate them"
-    ]

@@ -48,11 +48,6 @@ class Server:
         return bool(sizes) and all(small)
 
     @property
-    def is_single(self) -> bool:
-        """True if there is one drive and no volume."""
-        return len(self.resolved.drives) == 1 and not self.resolved.volumes
-
-    @property
     def is_linux(self) -> bool:
         """True if the stack is of a Linux kernel."""
         return self.resolved.stack.name.startswith("linux")
