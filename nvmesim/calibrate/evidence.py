@@ -11,12 +11,12 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchAnswer
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import quantities
-from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
+from nvmesim.catalog.profile import DriveProfile, JointDraws, Quantity, StackProfile
+from nvmesim.catalog.quantity import with_numbers
 from nvmesim.catalog.toml import quantity_at
 from nvmesim.drawing import Drawable
 from nvmesim.model.lowered import IN_WORDS
 
-Model = TypeVar("Model", bound=Frozen)
 Profile = TypeVar("Profile", DriveProfile, StackProfile)
 
 Ceiling = Literal["dies", "controller", "path"]
@@ -43,25 +43,6 @@ def with_draws(
         low, high = (float(v) for v in np.quantile(column, (0.025, 0.975)))
         profile = with_span(profile, key, (low, high), "" if key in assumed else source)
     return profile
-
-
-def with_numbers(profile: Model, numbers: Mapping[str, Any]) -> Model:
-    """Return *profile* with other values at the dotted keys of *numbers*; a plain one is assumed.
-
-    >>> from nvmesim.catalog.load import get
-    >>> drive = get("drive", "intel-p4610-1.6tb")
-    >>> with_numbers(drive, {"read.die": 5e7, "sorts": True}).read.die.value
-    50000000.0
-    """
-    update: dict[str, Any] = {}
-    for key, value in numbers.items():
-        part, _, rest = key.partition(".")
-        if rest:
-            value = with_numbers(update.get(part, getattr(profile, part)), {rest: value})
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            value = Quantity(value=value)
-        update[part] = value
-    return profile.model_copy(update=update)
 
 
 def with_span(profile: Profile, key: str, span: tuple[float, float], source: str) -> Profile:

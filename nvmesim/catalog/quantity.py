@@ -7,9 +7,9 @@ beyond what was captured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -17,6 +17,7 @@ from nvmesim import units
 from nvmesim.errors import UnitError
 
 Basis = Literal["measured", "fitted", "datasheet", "assumed"]
+Model = TypeVar("Model", bound="Frozen")
 
 
 class Frozen(BaseModel):
@@ -37,6 +38,47 @@ class Quantity(Frozen):
     high: float | None = None
     basis: Basis = "assumed"
     source: str = ""
+
+
+def with_numbers(profile: Model, numbers: Mapping[str, Any]) -> Model:
+    """Return *profile* with other values at the dotted keys of *numbers*; a plain one is assumed.
+
+    >>> from nvmesim.catalog.load import get
+    >>> drive = get("drive", "intel-p4610-1.6tb")
+    >>> with_numbers(drive, {"read.die": 5e7, "sorts": True}).read.die.value
+    50000000.0
+    """
+    return profile.model_copy(update=_changed(dict(profile), numbers))
+
+
+def _changed(fields: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of *fields*, of a profile or a table in it, that *numbers* change."""
+    update: dict[str, Any] = {}
+    for key, value in numbers.items():
+        part, _, rest = key.partition(".")
+        if rest:
+            inner = update.get(part, fields[part])
+            is_table = isinstance(inner, dict)
+            new = _changed(inner if is_table else dict(inner), {rest: value})
+            value = inner | new if is_table else inner.model_copy(update=new)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            value = Quantity(value=value)
+        update[part] = value
+    return update
+
+
+def number_at(profile: Any, key: str) -> Quantity | None:
+    """Return the number at dotted *key* of *profile*; None where a part or the number is absent.
+
+    >>> from nvmesim.catalog.load import get
+    >>> number_at(get("drive", "hdd-7200"), "limits.iops") is None
+    True
+    """
+    for part in key.split("."):
+        table = isinstance(profile, dict)
+        profile = profile.get(part) if table else getattr(profile, part, None)
+    found: Quantity | None = profile
+    return found
 
 
 def parsed(parse: Callable[[str], Any], text: str) -> Any:

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from nvmesim.catalog.profile import DriveProfile
-from nvmesim.catalog.quantity import Frozen, Quantity
+from nvmesim.catalog.quantity import Model, Quantity, number_at, with_numbers
 from nvmesim.catalog.toml import quantity_at, show_value
 from nvmesim.scenario.resolved import ResolvedScenario, Volume
 
@@ -20,8 +20,6 @@ COMMANDS: Final = {
 
 BOUGHT: Final = ("sockets", "adapters", "interconnect", "roots")
 """Parts of a server beside its drives, which a change may replace."""
-
-Model = TypeVar("Model", bound=Frozen)
 
 
 @dataclass(frozen=True)
@@ -103,25 +101,18 @@ def if_one(key: str, values: Iterable[Any]) -> dict[str, Any]:
 
 def multiplied(profile: Model, factors: Mapping[str, float]) -> Model:
     """*profile* with numbers by dotted key multiplied, as assumed ones; absent ones stay absent."""
-    update: dict[str, Any] = {}
-    for key, factor in factors.items():
-        name, _, rest = key.partition(".")
-        part = update.get(name, getattr(profile, name))
-        if part is not None and rest:
-            update[name] = multiplied(part, {rest: factor})
-        elif part is not None:
-            update[name] = Quantity(value=part.value * factor, basis="assumed", source="what-if")
-    return profile.model_copy(update=update)
+    known = ((key, number_at(profile, key), factor) for key, factor in factors.items())
+    return with_numbers(profile, {
+        key: Quantity(value=number.value * factor, basis="assumed", source="what-if")
+        for key, number, factor in known if number is not None
+    })  # fmt: skip
 
 
 def stated(profile: DriveProfile, key: str) -> Any:
     """The number at dotted *key* of *profile* as a file states it; None if it has none."""
-    try:
-        quantity, what = quantity_at(profile, key)
-    except (AttributeError, KeyError):  # a part that this drive does not have
+    if number_at(profile, key) is None:
         return None
-    if quantity is None:
-        return None
+    quantity, what = quantity_at(profile, key)
     if what != "number":
         return show_value(quantity.value, what)
     return int(quantity.value) if quantity.value.is_integer() else quantity.value

@@ -7,11 +7,11 @@ import pytest
 
 from nvmesim.calibrate.bench import Bench, BenchHost, _built
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import get, names, quantities
 from nvmesim.catalog.profile import WAIT_CV
+from nvmesim.catalog.quantity import with_numbers
 from tests.calibrate.bench import drive, simulated
 
 pytestmark = pytest.mark.xdist_group("recovery")

@@ -8,10 +8,8 @@ import pytest
 from nvmesim.calibrate.arrivals import Replayer, arrivals_of
 from nvmesim.calibrate.bench import free_host
 from nvmesim.calibrate.trace.fit import TraceFit, fit_trace
-from nvmesim.calibrate.trace.start import split_doubt
 from nvmesim.capture.registry import read_capture
 from nvmesim.catalog.load import load
-from nvmesim.catalog.profile import Quantity
 from nvmesim.cli.main import run_command
 from nvmesim.errors import FitError
 from tests.calibrate.written import known_drive, requests_of, varying_depth, write_blkparse
@@ -69,26 +67,6 @@ def test_parameters_of_the_known_drive_lie_in_their_intervals(fitted: TraceFit) 
     assert len(missed) <= 2, missed
     assert found.commands.low is not None
     assert found.commands.low <= known.commands.value
-
-
-def test_a_split_that_the_trace_hardly_tells_is_said(fitted: TraceFit) -> None:
-    read = fitted.profile.read
-    wide = read.base.high - read.base.low >= 0.25 * (read.base.value + read.die.value)
-    assert any("divide is a guess from this trace" in w for w in fitted.warnings) == wide
-
-    def said(low: float, high: float) -> list[str]:
-        base = Quantity(value=11e6, low=low, high=high)
-        new = read.model_copy(
-            update={"base": base, "die": Quantity(value=54e6, low=40e6, high=6e7)}
-        )
-        return split_doubt(fitted.profile.model_copy(update={"read": new}), "x.blkparse")
-
-    assert said(9e6, 14e6) == []
-    assert said(1e6, 25e6) == [
-        "x.blkparse: how a read's 65 us divide is a guess from this trace: 1 to 25 us constant, "
-        "40 to 60 us on a die; a sweep at several depths decides"
-    ]
-    assert split_doubt(known_drive(), "assumed") == []
 
 
 def test_a_capture_of_an_emulated_machine() -> None:

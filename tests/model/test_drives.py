@@ -17,10 +17,10 @@ from held_out import _predicted, _profile, planned
 from scipy.special import gammainc, gammaincinv
 
 from nvmesim.calibrate.bench import measure, parse_host
-from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import WAIT_CV
+from nvmesim.catalog.quantity import with_numbers
 from nvmesim.errors import ScenarioError
 from nvmesim.measure.groups import GroupStats
 from nvmesim.model.drive import PAGE_PS

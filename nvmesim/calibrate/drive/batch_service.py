@@ -11,7 +11,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.read_side import Progress, bank_optimum, with_reads
-from nvmesim.calibrate.evidence import Side, with_draws, with_numbers
+from nvmesim.calibrate.evidence import Side, with_draws
 from nvmesim.calibrate.infer.optimum import misfit
 from nvmesim.calibrate.infer.posterior import columns, infer, optima
 from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms, problem_of
@@ -19,6 +19,7 @@ from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
 from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
+from nvmesim.catalog.quantity import with_numbers
 from nvmesim.errors import FitError
 
 KEYS = {

@@ -14,9 +14,9 @@ import polars as pl
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.arrivals import arrivals_of
 from nvmesim.calibrate.drive.starting_point import blank_drive
-from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.capture.capture import Capture, percentiles_of_bins
 from nvmesim.catalog.profile import DriveProfile, EmpiricalLatencies, Quantity
+from nvmesim.catalog.quantity import with_numbers
 from nvmesim.errors import FitError
 from nvmesim.measure.figures import Interval
 

@@ -21,11 +21,12 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import open_ceiling
 from nvmesim.calibrate.drive.read_side import CEILINGS
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit
-from nvmesim.calibrate.evidence import Ceiling, Judged, Side, joint_of, with_numbers
+from nvmesim.calibrate.evidence import Ceiling, Judged, Side, joint_of
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import LEAST_FULL, may_be_full, thread_share, threads_full
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Alternative, DriveProfile
+from nvmesim.catalog.quantity import with_numbers
 from nvmesim.catalog.toml import quantity_table
 
 PRIOR: Final[dict[tuple[Ceiling | None, Limit | None], float]] = {

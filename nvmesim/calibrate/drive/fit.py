@@ -39,7 +39,7 @@ from nvmesim.calibrate.drive.starting_point import (
 )
 from nvmesim.calibrate.drive.suspension import SHORT, USUAL, fitted, may_suspend, suspending
 from nvmesim.calibrate.drive.write_side import Limit, fit_flush, fit_writes, is_volatile
-from nvmesim.calibrate.evidence import Ceiling, DriveFit, Judged, Side, joint_of, with_numbers
+from nvmesim.calibrate.evidence import Ceiling, DriveFit, Judged, Side, joint_of
 from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.notes import drifts, mixed_devices
 from nvmesim.calibrate.over_time.buffers import buffers_of
@@ -53,6 +53,7 @@ from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import WAIT_CV, DriveProfile, Quantity
+from nvmesim.catalog.quantity import with_numbers
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000

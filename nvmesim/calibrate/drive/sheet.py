@@ -5,9 +5,10 @@ from dataclasses import replace
 from nvmesim.calibrate.datasheet import Sheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.drive.read_side import Progress
-from nvmesim.calibrate.evidence import DriveFit, with_numbers
+from nvmesim.calibrate.evidence import DriveFit
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Quantity
+from nvmesim.catalog.quantity import with_numbers
 
 DIES = "no sheet says it: dies / die time is what the sheet tells"
 

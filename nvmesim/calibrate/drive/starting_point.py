@@ -13,12 +13,12 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive import laws
 from nvmesim.calibrate.drive.read_side import Progress, blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
-from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.calibrate.infer.problem import Parameter
 from nvmesim.calibrate.infer.solved import Values, solved
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.catalog.quantity import with_numbers
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
 STREAM_ROUNDS: Final = 4

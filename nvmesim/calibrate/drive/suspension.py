@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from nvmesim.calibrate.evidence import with_numbers
 from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.catalog.quantity import with_numbers
 
 US: Final = 1e6
 SHORT: Final = 20 * US

@@ -21,12 +21,13 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive import laws
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, host_ps
-from nvmesim.calibrate.evidence import Side, with_draws, with_numbers
+from nvmesim.calibrate.evidence import Side, with_draws
 from nvmesim.calibrate.infer.problem import Parameter, efforts
 from nvmesim.calibrate.infer.solved import Values, solved
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.calibrate.smallest.line import line_of
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
+from nvmesim.catalog.quantity import with_numbers
 
 US = 1e6
 BUFFER = 4 << 20

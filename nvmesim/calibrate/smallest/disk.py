@@ -15,11 +15,12 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import Explanation
-from nvmesim.calibrate.evidence import with_draws, with_numbers
+from nvmesim.calibrate.evidence import with_draws
 from nvmesim.calibrate.infer.posterior import DRAWS
 from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile
+from nvmesim.catalog.quantity import with_numbers
 from nvmesim.network.distributions import nearest_share
 
 ARM_S: Final = 2.5e-3

@@ -26,7 +26,7 @@ from nvmesim.calibrate.drive.gate import MISS
 from nvmesim.calibrate.drive.read_side import Progress, host_ps
 from nvmesim.calibrate.drive.starting_point import FLASH_S, SHEET_KEYS, fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
-from nvmesim.calibrate.evidence import Side, with_draws, with_numbers
+from nvmesim.calibrate.evidence import Side, with_draws
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
 from nvmesim.calibrate.infer.solved import scattered, solved
 from nvmesim.calibrate.points import LONE_S, Point, sources
@@ -34,6 +34,7 @@ from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
+from nvmesim.catalog.quantity import with_numbers
 
 OPEN, OPEN_SD = 4.0, 0.85
 """A ceiling that no row shows, in units of the highest rate in the rows, and the standard deviation

@@ -20,7 +20,7 @@ from nvmesim.calibrate.drive.gate import missed_means
 from nvmesim.calibrate.drive.laws import OPEN
 from nvmesim.calibrate.drive.read_side import CLEAN
 from nvmesim.calibrate.drive.starting_point import blank_drive
-from nvmesim.calibrate.evidence import joint_of, with_draws, with_numbers, with_span
+from nvmesim.calibrate.evidence import joint_of, with_draws, with_span
 from nvmesim.calibrate.infer.optimum import Solution, is_stopping, solve
 from nvmesim.calibrate.infer.posterior import CHI_SQUARE, Inferred, infer
 from nvmesim.calibrate.infer.problem import Parameter, Problem
@@ -29,6 +29,7 @@ from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.trace import start, task
 from nvmesim.calibrate.trace.start import Structure
 from nvmesim.catalog.profile import DriveProfile
+from nvmesim.catalog.quantity import with_numbers
 from nvmesim.errors import FitError
 
 MAX_REQUESTS = 12_000
@@ -295,8 +296,6 @@ class _Fitting:
                     f"{slow / 1e3:.3g}k/s"
                 )
             profile = with_span(profile, "commands", (slow, fast), profile.commands.source)
-        if "latency" in problem.names:
-            self.notes += start.split_doubt(profile, self.all.source)
         return profile, structure
 
     def _inferred(

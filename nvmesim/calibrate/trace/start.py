@@ -10,9 +10,10 @@ import numpy.typing as npt
 from nvmesim.calibrate.arrivals import Arrivals
 from nvmesim.calibrate.drive.batch_service import served_in_rounds
 from nvmesim.calibrate.drive.read_side import CHANNEL_PS, CHANNEL_SHARE
-from nvmesim.calibrate.evidence import with_numbers, with_span
+from nvmesim.calibrate.evidence import with_span
 from nvmesim.calibrate.infer.problem import Parameter
 from nvmesim.catalog.profile import DriveProfile, Pauses, Quantity, Rounds
+from nvmesim.catalog.quantity import with_numbers
 
 UNIT = 4096
 LONE_DIES = 32
@@ -105,10 +106,6 @@ def peak_rate(a: Arrivals) -> float:
     return float(step / max(1, int(spans.min())) * 1e12)
 
 
-SPLIT = 0.25
-"""Relative width of the constant part's interval from which on a trace hardly tells it."""
-
-
 @dataclass(frozen=True)
 class Structure:
     """Values that are tried in turn and not searched."""
@@ -157,21 +154,6 @@ def built(template: DriveProfile, v: Mapping[str, float], structure: Structure) 
     told, others = bank_numbers(template, v, structure)
     through = {"write.through": structure.through} if "program" in v else {}
     return with_numbers(template, {**told, **others, **through})
-
-
-def split_doubt(profile: DriveProfile, source: str) -> list[str]:
-    """Caveat where *source* hardly tells a read's constant part from its die's."""
-    base, die = profile.read.base, profile.read.die
-    if base.low is None or base.high is None or die.low is None or die.high is None:
-        return []
-    if base.high - base.low < SPLIT * (base.value + die.value):
-        return []
-    return [
-        f"{source}: how a read's {(base.value + die.value) / 1e6:.3g} us divide is a guess from "
-        f"this trace: {base.low / 1e6:.2g} to {base.high / 1e6:.2g} us constant, "
-        f"{die.low / 1e6:.2g} to {die.high / 1e6:.2g} us on a die; a sweep at several depths "
-        "decides"
-    ]
 
 
 PAUSES = ((1e10, 7e8, 1.7), (5e10, 3e9, 0.5))

@@ -7,17 +7,16 @@ together move together, along the principal components of their profile's joint 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from pydantic import BaseModel
 
 from nvmesim.catalog.load import quantities, with_alternative
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
+from nvmesim.catalog.quantity import number_at, with_numbers
 from nvmesim.model.host import batch_of
 from nvmesim.scenario.resolved import ResolvedScenario
-
-Model = TypeVar("Model", bound=BaseModel)
 
 Z95: Final = 1.959964
 """Half-width of a 95 % interval in standard deviations."""
@@ -215,10 +214,10 @@ def moved(
             by_profile.setdefault(factor.profile, []).append((factor, sign))
     made: dict[int, Any] = {}
 
-    def new(profile: BaseModel) -> Any:
+    def new(profile: Frozen) -> Any:
         if id(profile) not in made:
             changes = by_profile.get(label_of(profile))
-            made[id(profile)] = _moved(profile, _steps(changes), "") if changes else profile
+            made[id(profile)] = _moved(profile, _steps(changes)) if changes else profile
         return made[id(profile)]
 
     return _with_each(scenario, new)
@@ -242,24 +241,12 @@ def _steps(changes: Sequence[tuple[Factor, int]]) -> dict[str, _Step]:
     return steps
 
 
-def _moved(profile: Model, steps: Mapping[str, _Step], path: str) -> Model:
-    return profile.model_copy(update=_moved_parts(dict(profile), steps, path))
-
-
-def _moved_parts(parts: Mapping[str, Any], steps: Mapping[str, _Step], path: str) -> dict[str, Any]:
-    """Those of *parts*, fields or a table behind *path*, that *steps* move."""
-    changed: dict[str, Any] = {}
-    for name, value in parts.items():
-        key = path + name
-        if isinstance(value, Quantity):
-            if key in steps:
-                changed[name] = _moved_quantity(value, steps[key], name)
-        elif any(k.startswith(f"{key}.") for k in steps):
-            if isinstance(value, Frozen):
-                changed[name] = _moved(value, steps, f"{key}.")
-            elif isinstance(value, dict):
-                changed[name] = value | _moved_parts(value, steps, f"{key}.")
-    return changed
+def _moved(profile: Frozen, steps: Mapping[str, _Step]) -> Frozen:
+    known = ((key, number_at(profile, key), step) for key, step in steps.items())
+    return with_numbers(profile, {
+        key: _moved_quantity(number, step, key.rpartition(".")[2])
+        for key, number, step in known if number is not None
+    })  # fmt: skip
 
 
 def _moved_quantity(q: Quantity, step: _Step, name: str) -> Quantity:
