@@ -11,9 +11,9 @@ from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import ERRORS
 from nvmesim.calibrate.points import Point, points_of
-from nvmesim.calibrate.stack.fit import _with_draws, fit_stack
+from nvmesim.calibrate.stack.fit import Bench, _with_draws, costs_of, fit_stack
+from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import scaled_costs
-from nvmesim.calibrate.stack.task import Bench, costs_of, with_full_threads
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.load import get, quantities
 from nvmesim.catalog.profile import CpuProfile, Quantity

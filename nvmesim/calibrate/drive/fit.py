@@ -48,8 +48,8 @@ from nvmesim.calibrate.over_time.pauses import NONE, fit_pauses
 from nvmesim.calibrate.points import Point, hold_out, points_of, sources
 from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
 from nvmesim.calibrate.smallest.line_fit import fit_bytes, smaller
+from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows, with_pages
-from nvmesim.calibrate.stack.task import with_full_threads
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import WAIT_CV, DriveProfile, Quantity

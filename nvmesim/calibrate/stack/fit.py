@@ -6,7 +6,7 @@ what a request costs (`with_full_threads`).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,19 +17,164 @@ from nvmesim.calibrate.drive.read_side import Progress
 from nvmesim.calibrate.evidence import Judged, StackFit, joint_of, with_draws
 from nvmesim.calibrate.infer.optimum import is_stopping, optimum
 from nvmesim.calibrate.infer.posterior import infer
-from nvmesim.calibrate.infer.problem import ERRORS
+from nvmesim.calibrate.infer.problem import ERRORS, Coordinate, Problem
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import scaled_costs
-from nvmesim.calibrate.stack.task import SUBMIT_SHARE, Bench, Costs, costs_of, with_full_threads
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import get
-from nvmesim.catalog.profile import CpuProfile, StackProfile
+from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
 from nvmesim.errors import FitError
 
 FULL = 0.9
 """Share of a logical CPU from which a thread is full, as `doubts.CPU_BOUND_PCT`."""
 ROUNDS = 2
+SUBMIT_SHARE = 0.5
+"""Share of a request's own cycles that are spent to submit it. Assumed: captures give the sum."""
+ODDS, ODDS_DOUBT = 0.47, 0.7
+"""An interrupt's cycles in units of a request's own, and the standard deviation of its logarithm,
+where captures do not tell them apart. Assumed."""
+WAKEUP_DOUBT, HALF_DOUBT = 1.0, 0.7
+"""The same of a wake-up, about one request's cycles, and of `HALF`, where every thread is full.
+Assumed: fitted stacks have 0.3 to 2 requests' worth."""
+HALF = 12e-6
+"""Sleep after which a wake-up costs half, s, where the search begins."""
+DEAREST = 0.5
+"""Of a request's cost, what a further drive may add."""
+REQUESTS = 5_000
+"""Simulated at a point: the scatter of CPU time counts little beside the error of a point."""
+SHARERS = 2
+"""Different numbers of threads on a target that tell what each further one costs."""
+LEAST = 1e-3
+"""Of that, at least: the factors of a profile's draws are above zero."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """A stack in coordinates in which the CPU time of points is nearly straight; seconds.
+
+    A request with an interrupt of its own, the interrupt's odds against the rest, a wake-up, the
+    sleep that makes one cost half, as logarithms; the share that each further drive adds.
+    """
+
+    name: str
+    ghz: float
+    cheapest: float
+    """CPU time of a request at the cheapest point, s"""
+    dearest: float
+    several: bool
+    """True if there are points at several drive counts"""
+    shared: bool = False
+    """True if full threads at several counts share a target: each further one has a cost"""
+    only_full: bool = False
+    """True if no thread ever sleeps: nothing tells what a wake-up costs"""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates."""
+        more = (("target", self.several), ("sharer", self.shared))
+        return ("together", "odds", "wakeup", "half", *(name for name, has in more if has))
+
+    @property
+    def first(self) -> Floats:
+        """Coordinates read off the figures: the cheapest point works, the dearest wakes up too."""
+        rest = max(0.1e-6, self.dearest - self.cheapest)
+        wakeup = self.cheapest if self.only_full else 1.2 * rest
+        logs = np.log([1.1 * self.cheapest, ODDS, wakeup, HALF])
+        return np.append(logs, [0.03] * (len(self.names) - len(logs)))
+
+    def coordinates(self, start: Floats) -> tuple[Coordinate, ...]:
+        """Coordinates that are searched from *start*."""
+        log, first = np.log, self.first
+        asleep = (0.0, 0.0) if not self.only_full else (WAKEUP_DOUBT, HALF_DOUBT)
+        rows = {
+            "together": (first[0] - log(4), first[0] + log(3), 0.03, 0.0),
+            "odds": (log(0.02), log(10.0), 0.1, ODDS_DOUBT),
+            "wakeup": (first[2] - log(20), first[2] + log(6), 0.05, asleep[0]),
+            "half": (log(0.3e-6), log(300e-6), 0.1, asleep[1]),
+            "target": (LEAST, DEAREST, 0.01, 0.0),
+            "sharer": (LEAST, DEAREST, 0.01, 0.0),
+        }
+        begin = dict(zip(self.names, zip(start, first, strict=True), strict=True))
+        return tuple(
+            # a prior stands about its own middle, wherever the search begins
+            Coordinate(name, float(begin[name][1 if rows[name][3] else 0]), *rows[name])
+            for name in self.names
+        )
+
+    def cycles(self, u: Floats) -> dict[str, float]:
+        """Coordinates as the profile's numbers: cycles, and ps.
+
+        >>> costs = Costs("x", 2.0, 2e-6, 6e-6, False)
+        >>> [round(v) for v in costs.cycles(np.log([3e-6, 0.5, 4e-6, 1e-5])).values()]
+        [2000, 2000, 2000, 8000, 10000000]
+        """
+        hz = self.ghz * 1e9
+        together, odds, wakeup, half = np.exp(u[:4]).tolist()
+        further = dict(zip(self.names[4:], u[4:].tolist(), strict=True))
+        work = together * hz / (1 + odds)
+        found = {
+            "submit": work * SUBMIT_SHARE, "complete": work * (1 - SUBMIT_SHARE),
+            "interrupt": work * odds, "wakeup": wakeup * hz, "wakeup_half": half * 1e12,
+        }  # fmt: skip
+        return found | {f"per_{name}": part * together * hz for name, part in further.items()}
+
+    def stack(self, u: Floats) -> StackProfile:
+        """The stack at coordinates *u*."""
+        costs: dict[str, Quantity] = {k: Quantity(value=v) for k, v in self.cycles(u).items()}
+        return StackProfile.model_validate({"name": self.name, **costs})
+
+
+def costs_of(
+    name: str, points: Sequence[Point], ghz: float, *, several: bool, only_full: bool = False
+) -> Costs:
+    """Coordinates for the CPU time of *points*; *only_full*: of threads that never sleep."""
+    times = sorted(p.cpu_s for p in points if p.cpu_s)
+    on_one = {p.jobs for p in points if not p.own_targets}
+    shared = only_full and len(on_one) >= SHARERS
+    return Costs(name, ghz, times[0], times[-1], several, shared, only_full)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The points whose CPU time costs are to explain, and what they are simulated with."""
+
+    costs: Costs
+    points: Sequence[Point]
+    full: Sequence[Point]
+    """Those of them whose threads are full: there IOPS tell the costs as well"""
+    drive: DriveProfile
+    host: BenchHost
+
+    def problem(self, start: Floats) -> Problem:
+        """The problem of finding the costs, from *start*."""
+        rows = [(i, key) for i, p in enumerate(self.points) for key in self._figures(p)]
+
+        def simulate(u: Floats, seed: int, share: float) -> Floats:
+            host = replace(self.host, stack=self.costs.stack(u))
+            # a full thread's rate settles as soon as its queue stands
+            turns = 2 if self.costs.only_full else 10
+            answers = [
+                measure(self.drive, host, p, seed=seed,
+                        requests=round(share * REQUESTS) + turns * p.outstanding)
+                for p in self.points
+            ]  # fmt: skip
+            found = [answers[i].cpu_s if key == "cpu" else answers[i].iops for i, key in rows]
+            return np.asarray(np.log(np.array(found, float)))
+
+        measured = [
+            self.points[i].cpu_s or 0.0 if key == "cpu" else self.points[i].iops for i, key in rows
+        ]
+        none = np.zeros(len(rows))
+        return Problem(
+            coordinates=self.costs.coordinates(start), simulate=simulate,
+            measured=np.log(np.array(measured)), run=np.array([i for i, _ in rows]), sample=none,
+            assumed=np.array([ERRORS[key] for _, key in rows]), floor=none,
+        )  # fmt: skip
+
+    def _figures(self, point: Point) -> tuple[str, ...]:
+        return ("cpu", "iops") if point in self.full else ("cpu",)
 
 
 def fit_stack(

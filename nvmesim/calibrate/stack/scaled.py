@@ -19,7 +19,7 @@ from nvmesim.calibrate.drive.laws import WAITED, usual_ceiling
 from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.infer.posterior import DRAWS
 from nvmesim.calibrate.points import LONE_S, Point
-from nvmesim.calibrate.stack.task import does_less_of_each, with_full_threads
+from nvmesim.calibrate.stack.full_threads import does_less_of_each, with_full_threads
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import CYCLES, DriveProfile, Quantity, StackProfile
 
