@@ -75,8 +75,8 @@ def test_files_of_fio_say_it_too(tmp_path):
         (tmp_path / f"qd{point.iodepth}.json").write_text(fio_json(point))
     points, _ = points_of(read_captures([tmp_path]))
     found = find_limits(points)
-    assert found.iops.value == pytest.approx(3000, rel=0.002)
-    assert "qd64.json" in found.iops.source
+    assert found.profile.iops.value == pytest.approx(3000, rel=0.002)
+    assert "qd64.json" in found.profile.iops.source
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -85,11 +85,11 @@ def test_bytes_and_requests_are_told_apart_by_size(seed):
     points = [p for n in (4096, 262144) for r in (1.0, 0.0)
               for p in sweep(volume, read=r, size=n, seed=100 * seed)]  # fmt: skip
     found = find_limits(points)
-    assert found.iops.low <= 16_000 <= found.iops.high
-    assert found.bandwidth.low <= 125e6 <= found.bandwidth.high
+    assert found.profile.iops.low <= 16_000 <= found.profile.iops.high
+    assert found.profile.bandwidth.low <= 125e6 <= found.profile.bandwidth.high
     assert found.allowed(65536) == pytest.approx(125e6 / 65536, rel=0.01)
     only = find_limits([p for p in points if p.block_size > 4096])
-    assert only.iops is None or only.allowed(262144) == pytest.approx(477, rel=0.01)
+    assert only.profile.iops is None or only.allowed(262144) == pytest.approx(477, rel=0.01)
 
 
 @pytest.mark.long
@@ -148,7 +148,7 @@ def test_a_burst_credit_that_is_spent_is_recovered(tmp_path, burst_s):
     step = burst.step
     assert step.low <= burst_s * 40e3 * 4096 <= step.high
     found = find_limits([], [burst])
-    assert found.burst.low <= burst_s * 1e12 <= found.burst.high
+    assert found.profile.burst.low <= burst_s * 1e12 <= found.profile.burst.high
     assert "was spent" in " ".join(found.notes)
 
 
@@ -175,7 +175,7 @@ def test_a_write_buffer_is_not_taken_for_a_credit(tmp_path):
     assert not bursts[0].reads
     assert find_limits([], bursts) is None
     flat = sweep(limited(40_000), read=0.0)  # the same rate at every depth: then it is one
-    assert find_limits(flat, bursts).burst is not None
+    assert find_limits(flat, bursts).profile.burst is not None
     assert bursts_of(Captures(())) == []
 
 

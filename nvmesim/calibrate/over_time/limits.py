@@ -73,21 +73,16 @@ class Burst:
 class FoundLimits:
     """The limits of a volume, and what to say of them."""
 
-    iops: Quantity | None
-    bandwidth: Quantity | None
-    burst: Quantity | None
+    profile: VolumeLimits
+    """As a profile has them"""
     notes: tuple[str, ...]
-
-    @property
-    def profile(self) -> VolumeLimits:
-        """As a profile has them."""
-        return VolumeLimits(iops=self.iops, bandwidth=self.bandwidth, burst=self.burst)
 
     def allowed(self, size: int) -> float:
         """Requests of *size* bytes per second that are let through."""
-        rates = [np.inf if self.iops is None else self.iops.value]
-        if self.bandwidth is not None:
-            rates.append(self.bandwidth.value / size)
+        iops, bandwidth = self.profile.iops, self.profile.bandwidth
+        rates = [np.inf if iops is None else iops.value]
+        if bandwidth is not None:
+            rates.append(bandwidth.value / size)
         return float(min(rates))
 
     def below(self, points: Sequence[Point]) -> list[Point]:
@@ -216,10 +211,8 @@ def _found(limiting: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
         by_bytes = []
     source = ", ".join(dict.fromkeys([p.source for c in limiting for p in c.points if p.source]))
     source = source or ", ".join(b.name for b in bursts) or "points"
-    rates = {
-        "iops": _quantity([levels[i][0] for i in by_count], source),
-        "bandwidth": _quantity([levels[i][0] * levels[i][1] for i in by_bytes], source),
-    }
+    iops = _quantity([levels[i][0] for i in by_count], source)
+    bandwidth = _quantity([levels[i][0] * levels[i][1] for i in by_bytes], source)
     burst = None
     if (saved := max(bursts, key=lambda b: b.saved_s, default=None)) is not None:
         scale, step = 1e12 / saved.step.drain, saved.step
@@ -227,7 +220,7 @@ def _found(limiting: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
             value=step.size * scale, low=step.low * scale, high=step.high * scale,
             basis="fitted", source=f"{saved.name}: the step down in its rate",
         )  # fmt: skip
-    notes = [_limit_sentence(rates["iops"], rates["bandwidth"], limiting, bursts)]
+    notes = [_limit_sentence(iops, bandwidth, limiting, bursts)]
     notes += [_burst_sentence(b) for b in bursts]
     if lone:
         size = levels[0][1]
@@ -236,7 +229,8 @@ def _found(limiting: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
             f"({top * size / 1e6:.4g} MB/s) look alike: taken as requests; a capture at "
             "another size would decide"
         )
-    return FoundLimits(rates["iops"], rates["bandwidth"], burst, tuple(notes))
+    limits = VolumeLimits(iops=iops, bandwidth=bandwidth, burst=burst)
+    return FoundLimits(limits, tuple(notes))
 
 
 def _quantity(values: Sequence[float], source: str) -> Quantity | None:
