@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -208,6 +208,15 @@ LISTED: Final = 12
 """Values named when a rule holds none out."""
 
 
+RULES: Final[Mapping[str, Callable[[Point], tuple[Any, ...]]]] = {
+    "QD": lambda p: (p.outstanding,),
+    "BS": lambda p: (p.block_size,),
+    "OP": lambda p: (p.op, p.op.removeprefix("rand")),
+    "JOBS": lambda p: (p.jobs,),
+}
+"""Key of a rule -> what it may name a point by, as it is listed first."""
+
+
 def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
     """Mark the points that a rule such as ``QD=16`` or ``BS=64 KiB`` names as held out.
 
@@ -219,40 +228,25 @@ def hold_out(points: Iterable[Point], rules: Iterable[str]) -> list[Point]:
     """
     marked = list(points)
     for rule in rules:
-        key, _, value = rule.partition("=")
-        hits = [i for i, p in enumerate(marked) if _matches(p, key.strip().upper(), value.strip())]
-        if not hits:
+        key, _, text = (part.strip() for part in rule.partition("="))
+        key = key.upper()
+        if key not in RULES or (key in ("QD", "JOBS") and not text.isdecimal()):
             raise FitError(
-                f"--hold-out {rule}: no point matches; there are {_present(marked, key.strip())}"
+                f"--hold-out {key}={text}: write QD=16, BS='64 KiB', OP=randread or JOBS=4"
+            )
+        value = text if key == "OP" else parse_size(text) if key == "BS" else int(text)
+        hits = [i for i, p in enumerate(marked) if value in RULES[key](p)]
+        if not hits:
+            known = sorted({RULES[key](p)[0] for p in marked})
+            named_by = [f"{key}={format_size(n)!r}" if key == "BS" else f"{key}={n}" for n in known]
+            more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+            raise FitError(
+                f"--hold-out {rule}: no point matches; there are "
+                f"{', '.join(named_by[:LISTED])}{more}"
             )
         for i in hits:
             marked[i] = replace(marked[i], held_out=True)
     return marked
-
-
-def _present(points: Sequence[Point], key: str) -> str:
-    """Value of the points for *key*, as a rule names it."""
-    key = key.upper()
-    found = {
-        "QD": [f"QD={n}" for n in sorted({p.outstanding for p in points})],
-        "BS": [f"BS='{format_size(n)}'" for n in sorted({p.block_size for p in points})],
-        "OP": [f"OP={op}" for op in sorted({p.op for p in points})],
-        "JOBS": [f"JOBS={n}" for n in sorted({p.jobs for p in points})],
-    }[key]
-    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
-    return ", ".join(found[:LISTED]) + more
-
-
-def _matches(point: Point, key: str, value: str) -> bool:
-    if key == "QD" and value.isdecimal():
-        return point.outstanding == int(value)
-    if key == "BS":
-        return point.block_size == parse_size(value)
-    if key == "OP":
-        return value in (point.op, point.op.removeprefix("rand"))
-    if key == "JOBS" and value.isdecimal():
-        return point.jobs == int(value)
-    raise FitError(f"--hold-out {key}={value}: write QD=16, BS='64 KiB', OP=randread or JOBS=4")
 
 
 def _point(m: Measurement) -> Point | str:
