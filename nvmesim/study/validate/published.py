@@ -9,7 +9,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -288,7 +288,9 @@ def read_set(folder: Path) -> Published:
     except ValidationError as error:
         raise InputError(f"{path}: {first_problem(error, SetFile)}") from None
     rows = _read_rows(folder / "rows.csv")
-    _check(file, rows, folder)
+    for problem in _problems(file, rows):
+        name, _, text = problem.partition(": ")
+        raise InputError(f"{folder / name}: {text}")
     scenario: dict[str, Any] = {}
     if any(config.kind != "ceiling" for config in file.configs.values()):
         scenario = read_toml(folder / "scenario.toml", InputError)
@@ -347,46 +349,38 @@ def _number(what: str, text: str, meant: str) -> float | None:
     return value
 
 
-def _check(file: SetFile, rows: tuple[Row, ...], folder: Path) -> None:
-    """Roles, budgets and names fit together."""
-    where = folder / "set.toml"
+def _problems(file: SetFile, rows: tuple[Row, ...]) -> Iterator[str]:
+    """Yield where roles, budgets and names do not fit together."""
     if not file.budget:
-        raise InputError(f"{where}: budget is empty; an error that is allowed, per metric")
+        yield "set.toml: budget is empty; an error that is allowed, per metric"
     if not any(row.role != "input" for row in rows):
-        raise InputError(f"{folder / 'rows.csv'}: no row is a target or shown")
+        yield "rows.csv: no row is a target or shown"
     targets = [row for row in rows if row.role == "target"]
     if targets and all(restates(row, rows) for row in targets):
-        raise InputError(
-            f"{folder / 'rows.csv'}: every target restates an input or is arithmetic on one; "
-            "a set needs a target that a prediction can miss"
-        )
-    for row in rows:
-        for name in (row.config, row.reference):
-            if name and name not in file.configs:
-                hint = nearest(name, file.configs)
-                raise InputError(f"{folder / 'rows.csv'}: no config {name!r}; {hint}")
+        yield ("rows.csv: every target restates an input or is arithmetic on one; a set needs a "
+               "target that a prediction can miss")  # fmt: skip
+    for name in (name for row in rows for name in (row.config, row.reference) if name):
+        if name not in file.configs:
+            yield f"rows.csv: no config {name!r}; {nearest(name, file.configs)}"
     for name in (*file.budget, *file.noise):
         metric(name)
     seen: dict[Key, Role] = {}
     for row in rows:
+        what, base = f"{row.config}, {row.metric}", row.metric.partition(":")[0]
         if row.key in seen:
-            what = f"{row.config}, {row.metric}"
-            if {seen[row.key], row.role} == {"input", "target"}:
-                raise InputError(f"{folder / 'rows.csv'}: {what} is an input and a target")
-            raise InputError(f"{folder / 'rows.csv'}: {what} is there twice")
+            is_both = {seen[row.key], row.role} == {"input", "target"}
+            yield f"rows.csv: {what} is {'an input and a target' if is_both else 'there twice'}"
         seen[row.key] = row.role
-        base = row.metric.partition(":")[0]
         if row.role == "target" and row.measured is not None and base not in file.budget:
-            raise InputError(f"{where}: budget has nothing for {base}, which is a target")
+            yield f"set.toml: budget has nothing for {base}, which is a target"
     for fit in file.fit:
+        named = f"set.toml: fit {fit.name!r}:"
         found = seen.get(fit.key)
         if found != "input":
             text = f"is a {found}" if found else "is not a row"
-            raise InputError(
-                f"{where}: fit {fit.name!r}: {fit.config}, {fit.metric} {text}; only an input"
-            )
+            yield f"{named} {fit.config}, {fit.metric} {text}; only an input"
         if not any("{x}" in change for change in fit.set):
-            raise InputError(f"{where}: fit {fit.name!r}: no {{x}} in set, nothing would change")
+            yield f"{named} no {{x}} in set, nothing would change"
 
 
 def restates(row: Row, rows: Sequence[Row]) -> bool:
