@@ -38,7 +38,7 @@ JOINT_RUNS: Final = 60
 """The same of two designs together, at most: those that share a column would pass for alike."""
 PRIMES: Final = (3, 7, 11, 19, 23, 31)
 """A prime of the form 4 k + 3 makes a design of one run more for as many numbers."""
-MAX_THREADS: Final = 4
+THREADS: Final = min(4, os.cpu_count() or 1)
 BEYOND: Final = 30
 """Samples beyond a percentile of a short run, at least: both runs draw the same, so that few tell
 how far it moves."""
@@ -70,17 +70,17 @@ def design(n_factors: int, most: int = RUNS) -> npt.NDArray[np.int64]:
 
 def overlapped(
     run: Callable[[Item], Found], items: Sequence[Item], progress: Progress | None,
-    what: Callable[[Item], str],
+    what: Callable[[Item], str], threads: int = THREADS,
 ) -> list[Found]:  # fmt: skip
     """*run* of each item in threads; the kernel holds no lock. An interrupt ends it."""
     out = []
-    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         try:
             for item, found in zip(items, pool.map(run, items), strict=True):
                 out.append(found)
                 if progress is not None:
                     progress(what(item), len(out) / len(items))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # or a page that wants no more
             pool.shutdown(cancel_futures=True)
             raise
     return out

@@ -248,7 +248,10 @@ class Search:
         """Places of each row's figures among those of all rows."""
         self._is_rate = np.equal(self._scale.figure, "iops")
         self.contexts = self._server.contexts(self._healthy[self._is_rate])
-        self.compared = tuple(map(_compared, self._rows, self._predicted))
+        self.compared = tuple(
+            ComparedRow(r.label, r.iops, p.total.iops, r.p99_s, _figures(p).get("p99"))
+            for r, p in zip(self._rows, self._predicted, strict=True)
+        )
         plain = self._runs.figures([({}, r.workload) for r in self._rows], "the server as it is")
         self._plain = log_ratios(self._rows, [found or {} for found in plain])
 
@@ -495,9 +498,3 @@ def _figures(result: Result) -> dict[str, float]:
     """What `log_ratios` compares, of a prediction."""
     p99 = None if result.read is None else result.read.clat.percentiles[99.0]
     return {"iops": result.total.iops.value, **({} if p99 is None else {"p99": p99})}
-
-
-def _compared(row: MeasuredRow, result: Result) -> ComparedRow:
-    return ComparedRow(
-        row.label, row.iops, result.total.iops, row.p99_s, _figures(result).get("p99")
-    )

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.latency import CLAT, samples
 from nvmesim.measure.steady import Window
 from nvmesim.predict.prepare import prepare
+from nvmesim.predict.uncertainty.design import overlapped
 from nvmesim.predict.uncertainty.numbers import Factor, label_of, moved
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.load import with_values as put
@@ -386,19 +386,10 @@ class ShortRuns:
 
         Drives and CPUs take *times* as long as they do.
         """
-        out = []
-        with ThreadPoolExecutor(self._workers) as pool:
-            try:
-                for found in pool.map(lambda one: self._run(one[0], one[1], times), wanted):
-                    out.append(found)
-                    if self._progress is not None:
-                        self._progress(what, len(out) / len(wanted))
-            except KeyboardInterrupt:  # or a page that wants no more
-                pool.shutdown(cancel_futures=True)
-                raise
-        return out
+        return overlapped(lambda one: self._run(*one, times), wanted, self._progress,
+                          lambda _: what, self._workers)  # fmt: skip
 
-    def _run(self, change: Change, load: Mapping[str, Any], times: float = 1.0) -> Figures | None:
+    def _run(self, change: Change, load: Mapping[str, Any], times: float) -> Figures | None:
         try:
             scenario = self.scenario(change, load)
             if times != 1.0:

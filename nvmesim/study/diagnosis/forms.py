@@ -57,11 +57,6 @@ NEAR_ROUND: Final = 0.005
 IS_SET: Final = (6.0, 0.5)
 """How much oftener limits are at a round rate than others, and at another: of seven public ones
 four are (3000/s, 6004/s, 125.2 and 9.99 MiB/s), of other rates 9 % in requests or MiB."""
-CIPHERS: Final = (
-    ({"bandwidth": "4.3 GB/s"}, 1.3), ({"bandwidth": "1.8 GB/s"}, 1.3),
-    ({"bandwidth": "0.4 GB/s", "iops": "64k/s"}, 0.4),
-)  # fmt: skip
-"""What passes the one queue of a cipher (see "crypt"), and how usual that is: CPUs now do GB/s."""
 VMD_CYCLES: Final = 13_600.0
 """Cycles of a command at worst: six CPUs (2.5 GHz assumed) did 562k/s behind VMD, and 1,144k/s with
 its interrupts passed on otherwise (see "vmd")."""
@@ -363,19 +358,12 @@ def _chunk(server: Server) -> Iterator[Variant]:
             yield Variant(f"the chunk is {chunk}", {"volume.*.chunk": chunk})
 
 
-def _crypt(server: Server) -> Iterator[Variant]:
-    if server.has_page_cache:
-        for limits, usual in CIPHERS:
-            yield Variant("the drives are encrypted by software", {"workload.*.limits": limits},
-                          "queue", usual)  # fmt: skip
-
-
 MADE: Final[Mapping[str, Variants]] = {
     "link": _links, "other-socket": _other_socket, "one-uplink": _one_uplink, "vmd": _vmd,
     "memory": _memory, "iommu": _iommu, "power": _power, "interrupts": _interrupts,
     "scheduler": _scheduler, "slow-drive": _slow_drives, "fresh": _fresh,
     "cut": _cut, "page-cache": _buffered, "few-targets": _few_targets,
     "guest": _guest, "limit": _limit, "kernel": _kernel, "chunk": _chunk,
-    "crypt": _crypt, "network": _network, "flushes": _flushes,
+    "network": _network, "flushes": _flushes,
 }  # fmt: skip
 """Forms that depend on the server; those of the other mistakes are data."""
