@@ -49,7 +49,10 @@ def are_rounds(
     served = made(optima(problem)[0].values)
     bank = with_reads(template, bank_optimum(template, host, rest, tell).values)
     out = [p for p in points if p.outstanding == depth]
-    rounds, dies = (sum(_score(made, host, p) for p in out) for made in (served, bank))
+    rounds, dies = (
+        sum(r * r for p in out for r in misfit(p, measure(drive, host, p, requests=CHECKED)))
+        for drive in (served, bank)
+    )
     won, lost = "one queue that is served in batches (a virtual disk)", "flash dies"
     if rounds >= dies:
         won, lost = lost, won
@@ -135,8 +138,3 @@ def as_a_read(read: Quantity) -> Quantity:
 def served_in_rounds(template: DriveProfile, rounds: Rounds) -> DriveProfile:
     """Return *template* serving in *rounds*, which hold all of a request's time but its bytes."""
     return with_numbers(template, {"rounds": rounds, "read.base": 0.0, "write.base": 0.0})
-
-
-def _score(profile: DriveProfile, host: BenchHost, point: Point) -> float:
-    """Half the squared residuals of *point*, which *profile* was not fitted to."""
-    return sum(r * r for r in misfit(point, measure(profile, host, point, requests=CHECKED))) / 2

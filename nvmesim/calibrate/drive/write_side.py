@@ -78,7 +78,7 @@ def fit_writes(
     spread = "write.program_cv" if limit == "through" else "write.base_cv"
     key = "write.commands" if limit == "controller" else "write.program"
     names = {"write.base": "base", spread: "cv", key: "rate"}
-    columns = {k: np.array([at[name] for at in found.draws]) for k, name in names.items()}
+    columns = found.columns(names)
     if "rate" not in told and other is not None:
         columns[key] = other.mixed(columns[key])
     if key == "write.program":
@@ -222,8 +222,7 @@ def fit_flush(
 
     plain = [replace(p, mean_s=None) for p in rows]
     found = solved(plain, host, made, parameters, effort=0.5, shape=False)
-    names = ("flush", "flush_serial")
-    columns = {f"write.{n}": np.array([at[n] for at in found.draws]) for n in names}
+    columns = found.columns({f"write.{p.name}": p.name for p in parameters})
     return with_draws(made(found.best), columns, sources(rows))
 
 

@@ -102,13 +102,10 @@ class Likelihood:
         out += (away**2 * self.problem.known / 2 - u * self.problem.column("tilt")).sum(axis=1)
         return out
 
-    def curvature(self, z: Floats) -> Floats:
-        """float64[n, n_parameters, n_parameters]: second derivatives at each *z*."""
-        return self._curved(self._slopes(z))
-
     def spread(self, mode: Floats) -> Floats:
         """float64[n_coordinates, n_coordinates]: covariance about *mode*, by the curvature."""
-        return np.asarray(np.linalg.inv(self.curvature(mode[None])[0] + 1e-6 * np.eye(len(mode))))
+        curved = self._curved(self._slopes(mode[None]))[0]
+        return np.asarray(np.linalg.inv(curved + 1e-6 * np.eye(len(mode))))
 
     def _curved(self, slope: Floats) -> Floats:
         out: Floats = slope.transpose(0, 2, 1) @ slope

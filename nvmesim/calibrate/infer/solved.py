@@ -26,6 +26,10 @@ class Solved:
     best: Values
     draws: Sequence[Values]
 
+    def columns(self, names: Mapping[str, str]) -> dict[str, Floats]:
+        """float64[`DRAWS`] under each key of *names*: key -> name of the number."""
+        return {key: np.array([at[name] for at in self.draws]) for key, name in names.items()}
+
     @property
     def ends(self) -> Mapping[str, tuple[float, float]]:
         """95 % intervals of what the rows determine, by the curvature."""
