@@ -5,8 +5,10 @@ What all dumps of one server say is put together here.
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -59,29 +61,7 @@ _COMMAND: Final = re.compile(
 """A line that names the command below it: of the script, or after a shell's prompt."""
 _ABSENT: Final = re.compile(rf"^{MARK} (?:not installed|failed): (.{{1,80}})$", re.M)
 
-_OTHERS: Final = (
-    # pattern, what it is, what to give instead
-    (r"^\w+ +Type +Transport|^Subsystem +Subsystem-NQN", "nvme list -v", "nvme list -o json"),
-    (r'^[ \t]*\{\s{0,99}"(?:vid|critical_warning|nsze)"', "nvme's output for one drive",
-     "nvme list -o json"),
-    (r"^NVME Identify ", "nvme id-ctrl or id-ns", "nvme list -o json"),
-    (r"^(?:Smart Log|SMART/Health)", "nvme smart-log", "nvme list -o json"),
-    (r"^MD_LEVEL=", "mdadm --detail --export", "mdadm --detail"),
-    (r"^ARRAY /dev/md", "mdadm --detail --scan", "mdadm --detail"),
-    (r"^/dev/\S+:\n[ \t]+Magic :", "mdadm --examine", "mdadm --detail"),
-    (r"Machine \(|\+-- Machine|Machine L#0", "the drawing of lstopo", "lstopo --of xml"),
-    (r"^policy: |^physcpubind|^available: \d+ nodes?\b", "numactl", "lstopo --of xml"),
-    (r"^[ \t]*-(?:\+-)?\[[0-9a-f:-]+\]-", "lspci -t", "lspci -vv"),
-    (r"^# CPU,Core,Socket,Node", "lscpu -p", "lscpu -J"),
-    (r"^NAME +\S", "the table of lsblk", "lsblk -J"),
-    (r"^# dmidecode", "dmidecode", "lscpu and lspci -vv"),
-    (r"^processor\s*: 0", "/proc/cpuinfo", "lscpu"),
-    (r'^\{\s{0,99}"fio version"', "a fio result", "nvmesim calibrate or nvmesim trace"),
-    (r"\b(?:MediaType|ResiliencySettingName|IsPrimordial)\b", "a list of disks from Windows",
-     "a scenario with the drives written by hand (nvmesim init)"),
-    (r"^[^:\uff1a\n]+[:\uff1a]\s+(?:x86_64|aarch64)$", "lscpu in another language",
-     "LC_ALL=C lscpu"),
-)  # fmt: skip
+_OTHERS: Final = tomllib.loads((files(__package__) / "others.toml").read_text("utf-8"))["other"]
 
 
 @dataclass(frozen=True)
@@ -161,7 +141,8 @@ def _ignored(path: Path, text: str, start: int, end: int) -> Iterator[str]:
 
 
 def _others(text: str) -> list[tuple[str, str]]:
-    return [(what, do) for pattern, what, do in _OTHERS if re.search(pattern, text, re.M)]
+    found = [other for other in _OTHERS if re.search(other["pattern"], text, re.M)]
+    return [(other["what"], other["give"]) for other in found]
 
 
 def _unknown(source: Source, text: str) -> InputError:

@@ -5,8 +5,10 @@ import json
 import shlex
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -28,27 +30,8 @@ THERE: Final = (
 )
 """Ends the command when the connection that feeds its shell ends: fio would go on by itself. Nor
 must what it then says, and nobody hears, end it before its jobs."""
-_CTRL: Final = "/sys/block/{disk}/device"
-CONDITIONS: Final = {
-    "kernel": "uname -r",
-    "cpu": "LC_ALL=C lscpu | sed -n 's/^Model name: *//p'",
-    "virt": "systemd-detect-virt --vm",
-    "smt": "cat /sys/devices/system/cpu/smt/active",
-    "governor": "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
-    "scheduler": "cat /sys/block/{disk}/queue/scheduler",
-    "model": f"cat {_CTRL}/model",
-    "firmware": f"cat {_CTRL}/firmware_rev",
-    **{
-        name: f"cat {_CTRL}/device/{file} {_CTRL}/nvme*/device/{file} | head -n 1"
-        for name, file in (
-            ("link_width", "current_link_width"), ("link_width_most", "max_link_width"),
-            ("link_speed", "current_link_speed"), ("link_speed_most", "max_link_speed"),
-        )
-    },
-    "smart": "nvme smart-log -o json /dev/{disk}",
-}  # fmt: skip
-"""What is recorded, and the command that tells it; what a machine does not tell is left out. With
-multipath a drive's PCIe device is below its subsystem's controllers."""
+_CONDITIONS: Final = files(__package__) / "plans" / "conditions.toml"
+CONDITIONS: Final[Mapping[str, str]] = tomllib.loads(_CONDITIONS.read_text("utf-8"))
 THROTTLED: Final = ("thm_temp1_trans_count", "thm_temp2_trans_count", "warning_temp_time",
                     "critical_comp_time")  # fmt: skip
 """Counters of `nvme smart-log` that grow when a drive is slowed down for its temperature. Source:
