@@ -419,6 +419,3 @@ def _scale(key: str, unit: str) -> float | None:
     if key.startswith("sequential"):
         return _BYTES.get(plain.removesuffix("/s").removesuffix("ps"))
     return _IOPS.get(plain.removesuffix("/s").replace("iops", "").strip())
-
-
-__all__ = ["LONE_S", "Sheet", "link_of", "read_datasheet"]

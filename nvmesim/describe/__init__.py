@@ -42,21 +42,12 @@ class Description:
         return {**found, "scenario": tomllib.loads(self.text), "toml": self.text}
 
 
-def describe(files: Sequence[str | PathLike[str]]) -> str:
+def description(files: Sequence[str | PathLike[str]]) -> Description:
     """Return a scenario file that says what the dumps in *files* say, and what they leave open.
 
-    Where no dump names a drive one stands in for them, and the file says so.
-
-    Raises
-    ------
-    InputError
-        One line: a file that is no such dump, is cut, or contradicts another one.
+    Where no dump names a drive one stands in for them, and the file says so. InputError in one
+    line for a file that is no such dump, is cut, or contradicts another one.
     """
-    return description(files).text
-
-
-def description(files: Sequence[str | PathLike[str]]) -> Description:
-    """Return what `describe` writes, and apart from it what was read, missing and assumed."""
     from nvmesim.scenario.load import scenario_from_dict, to_text
     from nvmesim.scenario.resolve import resolve
 
@@ -222,6 +213,3 @@ def _volume(array: Array, drives: list[PlacedDrive]) -> dict[str, Any]:
         bitmap=None if array.bitmap == "none" else array.bitmap,
         spares=len(array.spares) or None,
     )
-
-
-__all__ = ["Description", "collecting_script", "describe", "description"]

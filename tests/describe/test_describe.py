@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nvmesim.cli.main import run_command
-from nvmesim.describe import describe, description
+from nvmesim.describe import description
 from nvmesim.describe.facts import Disk, drive_part
 from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate
@@ -37,7 +37,7 @@ def described(tmp_path: Path) -> Describe:
             file = tmp_path / f"dump{number}.txt"
             file.write_text(dump, encoding="utf-8")
             files.append(file)
-        text = describe(files)
+        text = description(files).text
         out = tmp_path / "scenario.toml"
         out.write_text(text, encoding="utf-8")
         resolve(load_scenario(out))
@@ -251,7 +251,7 @@ def test_what_is_written_runs(tmp_path: Path) -> None:
     written = 0
     for sample in sorted(DATA.iterdir()):
         try:
-            text = describe([sample])
+            text = description([sample]).text
         except InputError:
             continue
         out = tmp_path / "scenario.toml"
@@ -311,7 +311,7 @@ def test_a_pasted_box_of_several_dumps_reads_each_and_names_the_rest(tmp_path: P
         file = tmp_path / f"dump{number}.txt"
         file.write_text(part.split("\n", 1)[1], encoding="utf-8")
         one_by_one.append(file)
-    together, apart = tomllib.loads(found.text), tomllib.loads(describe(one_by_one))
+    together, apart = tomllib.loads(found.text), tomllib.loads(description(one_by_one).text)
     assert together == apart
 
 
@@ -346,7 +346,7 @@ def test_what_the_script_collects_is_read(tmp_path: Path, capsys: pytest.Capture
     assert not found.ignored
     assert "lstopo did not run there" in found.missing
     files = ("lscpu.json", "lspci_vv.txt", "nvme_list.json", "mdadm_detail_raid5_degraded.txt")
-    expected = tomllib.loads(describe([DATA / name for name in files]))
+    expected = tomllib.loads(description([DATA / name for name in files]).text)
     assert tomllib.loads(found.text) == expected
     assert run_command(["describe", str(server), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out.split("\n", 1)[1])

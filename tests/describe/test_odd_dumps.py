@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.describe import describe
+from nvmesim.describe import description
 from nvmesim.errors import InputError
 from tests.describe import dumps_of_servers as made
 
@@ -36,7 +36,7 @@ def text_of(tmp_path: Path, *dumps: str) -> str:
         file = tmp_path / f"dump{number}"
         file.write_text(dump, encoding="utf-8")
         files.append(file)
-    return describe(files)
+    return description(files).text
 
 
 def tables_of(tmp_path: Path, *dumps: str) -> dict:
@@ -154,7 +154,7 @@ def test_links_between_epycs_take_lanes_of_their_own(tmp_path: Path) -> None:
 )
 def test_other_tools_are_named(sample: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        describe([DATA / sample])
+        description([DATA / sample])
 
 
 @pytest.mark.parametrize(
@@ -212,6 +212,6 @@ def test_dumps_of_different_servers_are_refused(tmp_path: Path) -> None:
 
 def test_no_file_and_missing_file() -> None:
     with pytest.raises(InputError, match="no file is named"):
-        describe([])
+        description([])
     with pytest.raises(InputError, match="No such file"):
-        describe(["/nonexistent/lscpu.txt"])
+        description(["/nonexistent/lscpu.txt"])

@@ -11,7 +11,7 @@ from zlib import crc32
 from nvmesim.capture.registry import READERS, Reader, guarded_read
 from nvmesim.capture.text import Source
 from nvmesim.catalog import load as catalog
-from nvmesim.describe import describe
+from nvmesim.describe import description
 from nvmesim.errors import CaptureError, InputError
 from nvmesim.scenario.load import load_scenario
 from nvmesim.scenario.loads import diskspd, fio_job
@@ -151,8 +151,8 @@ def describe_case(data: bytes) -> bool:
     """Describe the server of a dump, by itself and beside a good lscpu."""
     path = _FOLDER / "nvmesim-fuzz-dump"
     path.write_bytes(data)
-    alone = accepts(lambda: describe([path]))
-    return accepts(lambda: tomllib.loads(describe([DUMPS / "lscpu.txt", path]))) or alone
+    alone = accepts(lambda: description([path]).text)
+    return accepts(lambda: tomllib.loads(description([DUMPS / "lscpu.txt", path]).text)) or alone
 
 
 def _lines(data: bytes) -> list[str]:
