@@ -11,9 +11,8 @@ from nvmesim.calibrate.drive.laws import ALONE, SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
 from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS
 from nvmesim.calibrate.evidence import with_span
-from nvmesim.calibrate.infer.optimum import Solution, misfit, solve
+from nvmesim.calibrate.infer.optimum import Solution, Values, intervals, misfit, solve, solved
 from nvmesim.calibrate.infer.problem import Parameter
-from nvmesim.calibrate.infer.solved import Values, intervals, solved
 from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity

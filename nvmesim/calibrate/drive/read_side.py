@@ -18,10 +18,9 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive import laws
 from nvmesim.calibrate.evidence import Ceiling, Side, with_draws, with_span
-from nvmesim.calibrate.infer.optimum import Solution
+from nvmesim.calibrate.infer.optimum import Solution, solved
 from nvmesim.calibrate.infer.posterior import columns, infer, optima
 from nvmesim.calibrate.infer.problem import Parameter, Problem, problem_of
-from nvmesim.calibrate.infer.solved import solved
 from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide

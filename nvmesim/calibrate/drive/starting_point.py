@@ -13,8 +13,8 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive import laws
 from nvmesim.calibrate.drive.read_side import Progress, blank_reads
 from nvmesim.calibrate.drive.write_side import blank_writes
+from nvmesim.calibrate.infer.optimum import Values, solved
 from nvmesim.calibrate.infer.problem import Parameter
-from nvmesim.calibrate.infer.solved import Values, solved
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity

@@ -22,8 +22,8 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive import laws
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, host_ps
 from nvmesim.calibrate.evidence import Side, with_draws
+from nvmesim.calibrate.infer.optimum import Values, solved
 from nvmesim.calibrate.infer.problem import Parameter, efforts
-from nvmesim.calibrate.infer.solved import Values, solved
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.calibrate.smallest.line import line_of
 from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide

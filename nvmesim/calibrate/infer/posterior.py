@@ -19,11 +19,9 @@ from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.infer.emulator import Emulator, Region
 from nvmesim.calibrate.infer.likelihood import Levels, Likelihood, likelihood_of, model_error_scale
 from nvmesim.calibrate.infer.optimum import SEED, THREADS, Solution, is_stopping, optimum
-from nvmesim.calibrate.infer.problem import Problem
+from nvmesim.calibrate.infer.problem import DRAWS, Problem
 from nvmesim.errors import FitError
 
-DRAWS = 256
-"""Draws of the joint distribution."""
 ROUNDS = 4
 """Regions at most."""
 EACH = (8, 1.3)

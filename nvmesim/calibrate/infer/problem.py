@@ -14,6 +14,8 @@ from nvmesim.calibrate.bench import Bench, BenchAnswer, BenchHost
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import DriveProfile
 
+DRAWS: Final = 256
+"""Draws of the joint distribution."""
 ERRORS: Final[dict[str | float, float]] = {
     "iops": 0.01, "mean": 0.01, 50.0: 0.05, 99.0: 0.05, 99.9: 0.08, "cpu": 0.02,
 }  # fmt: skip

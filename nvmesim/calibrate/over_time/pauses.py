@@ -12,7 +12,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.infer.posterior import DRAWS, one_thread, sampled
+from nvmesim.calibrate.infer.posterior import one_thread, sampled
+from nvmesim.calibrate.infer.problem import DRAWS
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Pauses, Quantity, Rounds, Stalls
 

@@ -16,7 +16,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.evidence import with_draws
-from nvmesim.calibrate.infer.posterior import DRAWS
+from nvmesim.calibrate.infer.problem import DRAWS
 from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile

@@ -27,8 +27,8 @@ from nvmesim.calibrate.drive.read_side import Progress, host_ps
 from nvmesim.calibrate.drive.starting_point import FLASH_S, SHEET_KEYS, fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
 from nvmesim.calibrate.evidence import Side, with_draws
+from nvmesim.calibrate.infer.optimum import scattered, solved
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
-from nvmesim.calibrate.infer.solved import scattered, solved
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts_of
 from nvmesim.catalog.links import parse_link

@@ -17,7 +17,7 @@ from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.laws import WAITED, usual_ceiling
 from nvmesim.calibrate.evidence import joint_of, with_draws
-from nvmesim.calibrate.infer.posterior import DRAWS
+from nvmesim.calibrate.infer.problem import DRAWS
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.stack.full_threads import does_less_of_each, with_full_threads
 from nvmesim.catalog.load import get, with_level

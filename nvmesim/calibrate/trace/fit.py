@@ -21,10 +21,9 @@ from nvmesim.calibrate.drive.laws import OPEN
 from nvmesim.calibrate.drive.read_side import CLEAN
 from nvmesim.calibrate.drive.starting_point import blank_drive
 from nvmesim.calibrate.evidence import joint_of, with_draws, with_span
-from nvmesim.calibrate.infer.optimum import Solution, is_stopping, solve
+from nvmesim.calibrate.infer.optimum import Solution, intervals, is_stopping, solve
 from nvmesim.calibrate.infer.posterior import CHI_SQUARE, Inferred, infer
 from nvmesim.calibrate.infer.problem import Parameter, Problem
-from nvmesim.calibrate.infer.solved import intervals
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.trace import start, task
 from nvmesim.calibrate.trace.start import Structure
