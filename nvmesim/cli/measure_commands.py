@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,12 +86,12 @@ def measure(
         has_throttled,
         target_of,
     )
-    from nvmesim.study.measuring.measure import FioRunner, Plan
+    from nvmesim.study.measuring.measure import Plan, run_fio
     from nvmesim.units import PS_PER_S, parse_time_ps
 
     machine = Machine(host)
     plan = Plan(
-        FioRunner(machine, Target(target), engine), output.with_suffix(".rows"),
+        partial(run_fio, machine, Target(target), engine), output.with_suffix(".rows"),
         name or output.stem, writes=writes, budget_s=parse_time_ps(budget) / PS_PER_S, stack=stack,
         answer=_answer(server, stack), adaptive=not fixed,
     )  # fmt: skip
@@ -103,8 +104,8 @@ def measure(
         _fill(machine, found, engine, asked=precondition)
     with _laid_out(machine, found):
         measured_on = _conditions(machine, found, plan)
-        runner = FioRunner(machine, found, engine)
-        done = replace(_run(replace(plan, runner=runner)), conditions=measured_on)
+        ready = replace(plan, run=partial(run_fio, machine, found, engine))
+        done = replace(_run(ready), conditions=measured_on)
     throttled = "smart" in measured_on and has_throttled(
         measured_on["smart"], conditions(machine, target).get("smart", "")
     )

@@ -62,7 +62,7 @@ def _direction(stats, factor, seconds, size):
 
 
 class SimulatedRunner:
-    """A `Runner`: a row of reads ends when it is steady, as simulated time tells, unless *whole*.
+    """Runs rows: one of reads ends when it is steady, as simulated time tells, unless *whole*.
 
     A row's noise is its own, whatever the order, and the less the longer it lasts.
     """
@@ -73,7 +73,7 @@ class SimulatedRunner:
         self.fails_at, self.error = fails_at, error
         self.rows = []
 
-    def run(self, row):
+    def __call__(self, row):
         if self.fails_at is not None and len(self.rows) == self.fails_at:
             raise self.error
         self.rows.append(row)

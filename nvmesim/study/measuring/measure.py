@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -64,27 +64,12 @@ Answer = Callable[[DriveProfile], list[ResolvedScenario]]
 """The scenarios whose throughput and p99 are asked for, with a drive."""
 
 
-class Runner(Protocol):
-    """Runs one row."""
-
-    def run(self, row: Row) -> tuple[str, float]:
-        """Return fio's JSON and the seconds that it took."""
-
-
-@dataclass(frozen=True)
-class FioRunner:
-    """fio on a machine."""
-
-    machine: Machine
-    target: Target
-    engine: str = "io_uring"
-
-    def run(self, row: Row) -> tuple[str, float]:
-        """Run fio; InfrastructureError in one line if it fails, or says that it did."""
-        started = time.monotonic()
-        words = ["fio", *options(row, self.target.path, size=self.target.size, engine=self.engine)]
-        text = self.machine.run(words, row.seconds + LATE_S)
-        return checked(text, row), time.monotonic() - started
+def run_fio(machine: Machine, target: Target, engine: str, row: Row) -> tuple[str, float]:
+    """Return fio's JSON of *row*, and the seconds that it took; InfrastructureError if it fails."""
+    started = time.monotonic()
+    words = ["fio", *options(row, target.path, size=target.size, engine=engine)]
+    text = machine.run(words, row.seconds + LATE_S)
+    return checked(text, row), time.monotonic() - started
 
 
 def checked(text: str, row: Row) -> str:
@@ -154,7 +139,8 @@ class Measuring:
 class Plan:
     """How to measure: what may be run, for which answer, and how long."""
 
-    runner: Runner
+    run: Callable[[Row], tuple[str, float]]
+    """Runs a row: fio's JSON, and the seconds that it took."""
     folder: Path
     """Where each row's JSON is kept."""
     name: str
@@ -277,7 +263,7 @@ def _seconds(row: Row, steps: Sequence[MeasuredStep]) -> float:
 
 
 def _measured(plan: Plan, row: Row, *, is_first: bool) -> MeasuredStep:
-    text, seconds = plan.runner.run(row)
+    text, seconds = plan.run(row)
     plan.folder.mkdir(parents=True, exist_ok=True)
     for stale in PLAN if is_first else ():  # of an earlier profile, maybe of another drive
         (plan.folder / f"{stale.name}.json").unlink(missing_ok=True)
