@@ -223,34 +223,27 @@ def moved(
     return _with_each(scenario, new)
 
 
-@dataclass
-class _Step:
-    log: float = 0.0
-    add: float = 0.0
-
-
-def _steps(changes: Sequence[tuple[Factor, int]]) -> dict[str, _Step]:
-    """Dotted key -> what is added to it and to its logarithm."""
-    steps: dict[str, _Step] = {}
+def _steps(changes: Sequence[tuple[Factor, int]]) -> dict[str, tuple[float, float]]:
+    """Dotted key -> what is added to its logarithm, and to it."""
+    steps: dict[str, tuple[float, float]] = {}
     for factor, sign in changes:
         side = 0 if sign > 0 else 1
         for key, sides in factor.moves.items():
-            step = steps.setdefault(key, _Step())
-            step.log += sides[side]
-            step.add += factor.adds[side] if factor.adds else 0.0
+            log, add = steps.get(key, (0.0, 0.0))
+            steps[key] = log + sides[side], add + (factor.adds[side] if factor.adds else 0.0)
     return steps
 
 
-def _moved(profile: Frozen, steps: Mapping[str, _Step]) -> Frozen:
+def _moved(profile: Frozen, steps: Mapping[str, tuple[float, float]]) -> Frozen:
     known = ((key, number_at(profile, key), step) for key, step in steps.items())
     return with_numbers(profile, {
-        key: _moved_quantity(number, step, key.rpartition(".")[2])
+        key: _moved_quantity(number, *step, key.rpartition(".")[2])
         for key, number, step in known if number is not None
     })  # fmt: skip
 
 
-def _moved_quantity(q: Quantity, step: _Step, name: str) -> Quantity:
-    value = max(q.value + step.add, q.value * 1e-3) * math.exp(step.log)
+def _moved_quantity(q: Quantity, log: float, add: float, name: str) -> Quantity:
+    value = max(q.value + add, q.value * 1e-3) * math.exp(log)
     if name in WHOLE:
         value = max(1.0, float(round(value)))
     return q.model_copy(update={"value": value})

@@ -82,25 +82,21 @@ class Trial:
         return (self.code, self.variants[0].family) if self.variants[0].family else ()
 
 
-def _listed(table: Mapping[str, Any]) -> Variants:
+def _listed(table: Mapping[str, Any], server: Server) -> Iterator[Variant]:
     """Forms that are data."""
-
-    def variants(server: Server) -> Iterator[Variant]:
-        for form in table.get("forms", ()):
-            if all(getattr(server, name) for name in form.get("where", ())):
-                family = form.get("family", table.get("family", ""))
-                for strength in form.get("strengths", (None,)):
-                    change = server.changed(form, strength)
-                    if change is not None:
-                        name = form["name"].format(strength)
-                        yield Variant(name, change, family, form.get("usual", 1.0))
-
-    return variants
+    for form in table.get("forms", ()):
+        if all(getattr(server, name) for name in form.get("where", ())):
+            family = form.get("family", table.get("family", ""))
+            for strength in form.get("strengths", (None,)):
+                change = server.changed(form, strength)
+                if change is not None:
+                    name = form["name"].format(strength)
+                    yield Variant(name, change, family, form.get("usual", 1.0))
 
 
 def _variants(table: Mapping[str, Any]) -> Variants:
     """Those that are made for the server, and then those that are data."""
-    made, listed = MADE.get(table["code"]), _listed(table)
+    made = MADE.get(table["code"])
 
     def variants(server: Server) -> Iterator[Variant]:
         if server.is_windows and "windows" not in table:
@@ -110,7 +106,7 @@ def _variants(table: Mapping[str, Any]) -> Variants:
         if all(getattr(server, name) for name in table.get("where", ())) and all(
             server.has_several(key) for key in table.get("several", ())
         ):
-            yield from listed(server)
+            yield from _listed(table, server)
 
     return variants
 
