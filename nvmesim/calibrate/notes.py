@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from nvmesim.capture.capture import Captures
@@ -12,7 +11,6 @@ from nvmesim.capture.readers.fio.log_rows import DRIFTING
 from nvmesim.warning import has
 
 LISTED: Final = 4
-ROUNDS_WITHIN: Final = 0.08
 DRIFT: Final = 0.2
 """Change of a mean from the first quarter to the last, as in logs of single requests."""
 LEAST_QUARTER: Final = 5
@@ -94,26 +92,3 @@ def _drifts_of(series: pl.DataFrame) -> list[str]:
                 f"drift: mean {kind} of {op}s {change:+.0%} from the first quarter to the last"
             )
     return texts
-
-
-def law_of_rounds(depths: Sequence[int], iops: Sequence[float]) -> tuple[float, float] | None:
-    """A server of batches takes a + b n for n requests: (a, b), s.
-
-    Such a disk (one thread of a hypervisor behind one queue) is slower between the depths than dies
-    are, which work while others wait. None if the points are not so within 8 %.
-
-    >>> a, b = law_of_rounds([1, 4, 16], [17.6e3, 43.6e3, 69.4e3])
-    >>> round(a * 1e6, 1), round(b * 1e6, 1)
-    (45.3, 11.6)
-    >>> law_of_rounds([1, 4, 16], [17.6e3, 70e3, 210e3])
-    """
-    n = np.asarray(depths, float)
-    cycle = n / np.asarray(iops, float)
-    if len(set(depths)) < 3:
-        return None
-    terms = np.stack([1 / cycle, n / cycle], axis=1)
-    (a, b), *_ = np.linalg.lstsq(terms, np.ones(len(n)), rcond=None)
-    off = float(np.abs(terms @ np.array([a, b]) - 1).max())
-    if off > ROUNDS_WITHIN or a <= 0 or b <= 0 or b * n.max() < a:
-        return None
-    return float(a), float(b)

@@ -17,8 +17,8 @@ from nvmesim.calibrate.arrivals import (
     lead_in,
 )
 from nvmesim.calibrate.bench import free_host, measure
+from nvmesim.calibrate.drive.batch_service import law_of_rounds
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time import pauses as fitting
 from nvmesim.calibrate.over_time.buffers import buffers_of, find_buffer
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, PauseTail, fit_pauses
@@ -354,5 +354,8 @@ def test_its_numbers_have_intervals_and_vary_together(fitted):
 
 
 def test_what_overlaps_is_no_disk_of_rounds():
-    assert law_of_rounds([1, 4, 16, 64], [14e3, 56e3, 210e3, 560e3]) is None
-    assert law_of_rounds([1, 16], [17e3, 69e3]) is None
+    def law(rates):
+        return law_of_rounds([Point("", 1.0, True, 4096, 1, n, x, None) for n, x in rates.items()])
+
+    assert law({1: 14e3, 4: 56e3, 16: 210e3, 64: 560e3}) is None
+    assert law({1: 17e3, 16: 69e3}) is None

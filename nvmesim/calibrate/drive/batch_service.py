@@ -1,6 +1,6 @@
 """Fit a disk that serves in rounds: a virtual disk's host thread behind one queue.
 
-n requests in flight take a + b n, together (`notes.law_of_rounds`). Whether such a
+n requests in flight take a + b n, together (`law_of_rounds`). Whether such a
 disk or a bank of dies tells a depth better that neither saw decides which of them it is.
 """
 
@@ -15,7 +15,6 @@ from nvmesim.calibrate.evidence import Side, with_draws
 from nvmesim.calibrate.infer.optimum import misfit
 from nvmesim.calibrate.infer.posterior import columns, infer, optima
 from nvmesim.calibrate.infer.problem import Parameter, Problem, logarithms, problem_of
-from nvmesim.calibrate.notes import law_of_rounds
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
 from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
@@ -25,6 +24,8 @@ from nvmesim.errors import FitError
 KEYS = {
     "base": "rounds.base", "base_cv": "rounds.base_cv", "each": "rounds.read", "cv": "rounds.cv",
 }  # fmt: skip
+WITHIN = 0.08
+"""Largest relative error of a time that follows the law."""
 CHECKED = 60_000
 """Requests that a depth is predicted with to compare two models."""
 
@@ -38,7 +39,7 @@ def are_rounds(
     The depth is a middle one; *notes* get which model it is. Not if one of *writes* took less than
     half of what each batch would: all that is in it waits for that.
     """
-    law = law_of_rounds([p.outstanding for p in points], [p.iops for p in points])
+    law = law_of_rounds(points)
     if law is None or any(p.outstanding / p.iops < law[0] / 2 for p in writes):
         return False
     depths = sorted({p.outstanding for p in points})
@@ -63,9 +64,27 @@ def are_rounds(
     return rounds < dies
 
 
-def have_law(points: Sequence[Point]) -> bool:
-    """True if the times of *points* grow with their depth as those of rounds do."""
-    return law_of_rounds([p.outstanding for p in points], [p.iops for p in points]) is not None
+def law_of_rounds(points: Sequence[Point]) -> tuple[float, float] | None:
+    """A server of batches takes a + b n for n requests: (a, b), s.
+
+    Such a disk (one thread of a hypervisor behind one queue) is slower between the depths than dies
+    are, which work while others wait. None if the points are not so within 8 %.
+
+    >>> rows = [Point("", 1.0, True, 4096, 1, n, x, None)
+    ...         for n, x in ((1, 17.6e3), (4, 43.6e3), (16, 69.4e3))]
+    >>> [round(v * 1e6, 1) for v in law_of_rounds(rows)]
+    [45.3, 11.6]
+    """
+    n = np.array([p.outstanding for p in points], float)
+    cycle = n / np.array([p.iops for p in points])
+    if len(set(n.tolist())) < 3:
+        return None
+    terms = np.stack([1 / cycle, n / cycle], axis=1)
+    (a, b), *_ = np.linalg.lstsq(terms, np.ones(len(n)), rcond=None)
+    off = float(np.abs(terms @ np.array([a, b]) - 1).max())
+    if off > WITHIN or a <= 0 or b <= 0 or b * n.max() < a:
+        return None
+    return float(a), float(b)
 
 
 def fit_rounds(
@@ -87,7 +106,7 @@ def _problem(
     pauses: PauseFit,
 ) -> tuple[Problem, Callable[[Floats], DriveProfile]]:  # fmt: skip
     """How *points* are searched for rounds, beginning at the law of *alike*, and what is made."""
-    law = law_of_rounds([p.outstanding for p in alike], [p.iops for p in alike])
+    law = law_of_rounds(alike)
     if law is None:
         raise FitError("the times do not grow as a + b n: this is not a batch service")
     base, each = (1e12 * v for v in law)

@@ -17,7 +17,7 @@ from nvmesim.calibrate.drive.batch_service import (
     are_rounds,
     fit_rounds,
     fit_writes_in_rounds,
-    have_law,
+    law_of_rounds,
 )
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
 from nvmesim.calibrate.drive.large_reads import fit_large_reads, with_serial
@@ -411,7 +411,7 @@ class _Fitting:
         Where the bank misses them by far its distribution is not looked for first.
         """
         begun = None
-        if have_law(small):
+        if law_of_rounds(small) is not None:
             begun = bank_optimum(template, self.host, small, self.tell)
             if begun.misses and self._are_rounds(template, small):
                 return self._in_rounds(template, small)

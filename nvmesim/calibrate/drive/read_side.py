@@ -23,7 +23,7 @@ from nvmesim.calibrate.infer.posterior import columns, infer, optima
 from nvmesim.calibrate.infer.problem import Parameter, Problem, problem_of
 from nvmesim.calibrate.points import Point, sources
 from nvmesim.catalog.links import command_time_ps
-from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.catalog.quantity import with_numbers
 
 US, UNIT = 1e6, 4096
@@ -351,15 +351,6 @@ def with_reads(template: DriveProfile, values: Mapping[str, float]) -> DriveProf
         "read.base": values["base"], "read.die": values["die"], "read.die_cv": values["cv"],
         "read.channel": channel,
     })  # fmt: skip
-
-
-def blank_reads() -> ReadSide:
-    """Return a read side to start from."""
-    q = Quantity
-    return ReadSide(
-        base=q(value=US), die=q(value=50 * US), channel=q(value=CHANNEL_PS),
-        unit=q(value=PAGE, basis="assumed"),
-    )  # fmt: skip
 
 
 def host_ps(host: BenchHost) -> float:

@@ -11,13 +11,13 @@ from typing import Final, Literal
 
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive import laws
-from nvmesim.calibrate.drive.read_side import Progress, blank_reads
-from nvmesim.calibrate.drive.write_side import blank_writes
+from nvmesim.calibrate.drive.read_side import CHANNEL_PS, PAGE, US, Progress
+from nvmesim.calibrate.drive.write_side import BUFFER
 from nvmesim.calibrate.infer.optimum import Values, solved
 from nvmesim.calibrate.infer.problem import Parameter
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.catalog.links import command_ceiling
-from nvmesim.catalog.profile import DriveProfile, Quantity
+from nvmesim.catalog.profile import DriveProfile, Quantity, ReadSide, WriteSide
 from nvmesim.catalog.quantity import with_numbers
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
@@ -301,7 +301,9 @@ def blank_drive(
         name=name, link=link, capacity=q(value=1e12), host_included=included,
         captured_on=captured_on, dies=q(value=64), channels=q(value=8), commands=q(value=1e6),
         read_bandwidth=q(value=7e9), write_bandwidth=q(value=5e9),
-        read=blank_reads(), write=blank_writes(),
+        read=ReadSide(base=q(value=US), die=q(value=50 * US), channel=q(value=CHANNEL_PS),
+                      unit=q(value=PAGE)),
+        write=WriteSide(base=q(value=15 * US), program=q(value=100 * US), buffer=q(value=BUFFER)),
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from nvmesim.calibrate.infer.optimum import Values, solved
 from nvmesim.calibrate.infer.problem import Parameter, efforts
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.calibrate.smallest.line import line_of
-from nvmesim.catalog.profile import DriveProfile, Quantity, WriteSide
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.catalog.quantity import with_numbers
 
 US = 1e6
@@ -51,12 +51,6 @@ LIMITS: dict[Limit, str] = {
     "controller": "the controller",
     "through": "no buffer",
 }
-
-
-def blank_writes() -> WriteSide:
-    """Return a write side to start from; all of it assumed."""
-    q = Quantity
-    return WriteSide(base=q(value=15 * US), program=q(value=100 * US), buffer=q(value=BUFFER))
 
 
 def fit_writes(
