@@ -118,16 +118,6 @@ def stated(profile: DriveProfile, key: str) -> Any:
     return int(quantity.value) if quantity.value.is_integer() else quantity.value
 
 
-def with_profiles(
-    s: ResolvedScenario, change: Callable[[DriveProfile], DriveProfile]
-) -> ResolvedScenario:
-    """Return *s* with other drives; empirical ones, which draw what was captured, stay."""
-    return replace(s, drives=tuple(
-        d if d.profile.latencies is not None else replace(d, profile=change(d.profile))
-        for d in s.drives
-    ))  # fmt: skip
-
-
 def each(
     text: str, keys: Mapping[str, Any] | None = None, **changes: Callable[[Any], Any]
 ) -> ChangeFactory:

@@ -19,7 +19,6 @@ from nvmesim.predict.changes import (
     multiplied,
     of_volumes,
     stated,
-    with_profiles,
 )
 from nvmesim.raid.planner.records import SECTOR
 from nvmesim.scenario.hardware import check_lanes
@@ -42,7 +41,10 @@ def _drives(text: str, **factors: float) -> ChangeFactory:
     keys = {name.replace("__", "."): factor for name, factor in factors.items()}
 
     def make(s: ResolvedScenario) -> Change | None:
-        drives = with_profiles(s, lambda p: multiplied(p, keys)).drives
+        drives = tuple(  # empirical ones, which draw what was captured, stay
+            d if d.profile.latencies is not None
+            else replace(d, profile=multiplied(d.profile, keys)) for d in s.drives
+        )  # fmt: skip
         keys_of: dict[str, Any] = {}
         for old, new in zip(s.drives, drives, strict=True):
             numbers = {key: stated(new.profile, key) for key in keys}
