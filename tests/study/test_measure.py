@@ -88,15 +88,14 @@ def test_a_row_that_fails_after_ctrl_c_was_interrupted(tmp_path):
     """A terminal's Ctrl-C ends ssh, and so its row."""
     pressed = threading.Event()
 
-    class Ended:
-        def run(self, row):
-            pressed.set()
-            raise InfrastructureError("ssh ended with code 255")
+    def ended(row):
+        pressed.set()
+        raise InfrastructureError("ssh ended with code 255")
 
     with pytest.raises(KeyboardInterrupt):
-        measure(plan(Ended(), tmp_path, stop=pressed.is_set))
+        measure(plan(ended, tmp_path, stop=pressed.is_set))
     with pytest.raises(KeyboardInterrupt):
-        measure(plan(Ended(), tmp_path, stop=pressed.is_set))  # before its first row
+        measure(plan(ended, tmp_path, stop=pressed.is_set))  # before its first row
 
 
 def test_a_budget_below_one_row_is_refused(tmp_path):
