@@ -16,14 +16,6 @@ from nvmesim.show.words import COLUMNS, kiops, microseconds, percent
 from nvmesim.units import format_size
 
 OPS: Final = ("", "IOPS", "95 % within", "GB/s", *(f"{c} [us]" for c in COLUMNS))
-PARTS: Final = {
-    "simulation": "chance in this simulation",
-    "numbers": "numbers of the parts that are not known exactly",
-    "misfit": "what the drive's calibration misses",
-    "model": "errors of the model, as seen on measured servers",
-    "total": "all together",
-}
-"""Part of an interval -> what it stands for."""
 MOST_GROUPS: Final = 3
 """Workloads whose load is written out; more are counted."""
 LIKELY_MISS: Final = 0.5
@@ -294,10 +286,11 @@ def known(result: Result) -> b.Fold:
     figures = {name: certainty.figures[name] for name in ("iops", "mean", "p50", "p99", "p99.9")
                if name in certainty.figures}  # fmt: skip
     if certainty.figures:
+        parts = words.texts("parts")
         heads = [f"{'IOPS' if name == 'iops' else name} [%]" for name in figures]
-        widths = {part: [percent_of(getattr(f, part)) for f in figures.values()] for part in PARTS}
+        widths = {part: [percent_of(getattr(f, part)) for f in figures.values()] for part in parts}
         rows = [[says, *(w if "/" in w else f"±{w}" for w in widths[part])]
-                for part, says in PARTS.items()]  # fmt: skip
+                for part, says in parts.items()]  # fmt: skip
         heads.insert(0, "95 % interval, by where it is from")
         notes = ["the parts add up as squares"]
         blocks.append(b.table("Parts of the intervals", heads, rows, notes=notes))

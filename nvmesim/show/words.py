@@ -1,8 +1,11 @@
 """Numbers and names as text, the same on a terminal, in a page and in a chart."""
 
+import functools
 import math
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Final
 
 from nvmesim.measure.figures import Distribution, Interval
@@ -21,6 +24,18 @@ LIMITS: Final = {
 """Verdict -> what limits a load."""
 COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+
+
+@functools.cache
+def texts(table: str) -> Mapping[str, str]:
+    """Return a table of ``words.toml``: captions of charts, the glossary.
+
+    >>> texts("parts")["total"]
+    'all together'
+    """
+    every = tomllib.loads((files(__package__) / "words.toml").read_text("utf-8"))
+    found: dict[str, str] = every[table]
+    return found
 
 
 def one_line(text: str) -> str:

@@ -23,7 +23,7 @@ from nvmesim.raid.levels import LEVELS
 from nvmesim.raid.planner.plan import PLANNERS
 from nvmesim.scenario import schema, workload_keys
 from nvmesim.scenario.fields import Strict
-from nvmesim.show.report import GLOSSARY
+from nvmesim.show.words import texts
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODELS = [
@@ -292,5 +292,5 @@ def test_extensions_are_short():
 
 def test_the_glossary_is_that_of_the_reports():
     text = (DOCS / "howto" / "report.md").read_text("utf-8")
-    for word, meaning in GLOSSARY.items():
+    for word, meaning in texts("glossary").items():
         assert f"{word}\n: {meaning[0].upper()}{meaning[1:]}.\n" in text

@@ -14,13 +14,6 @@ from nvmesim.study.best import STATES, Best
 from nvmesim.study.choose import Choice
 from nvmesim.study.size import Sizing
 
-MOST: Final = "Most IOPS within the goal"
-TRIED: Final = "p99 against throughput, with the goal"
-BEST_CAPTIONS: Final = {
-    MOST: "Each design in each state that it has; thin: 95 % interval.",
-    TRIED: "Every load that was tried; large: the long runs that decide. Dashed: the goal; what "
-    "lies above it does not meet it.",
-}
 STATE_LOOKS: Final = {"healthy": ("#0072b2", "circle"), "degraded": ("#e69f00", "square"),
                       "rebuilding": ("#882255", "triangle-up")}  # fmt: skip
 
@@ -30,7 +23,10 @@ def best_charts(found: Best) -> dict[str, Drawing]:
     shown = [s for s in STATES if s in found.states]
     colours, shapes = zip(*(STATE_LOOKS[s] for s in shown), strict=True)
     look = c.series("state", shown, colours=colours, shapes=shapes, shown=True)
-    return {MOST: _most(found, look.colour), TRIED: _tried(found, look.colour, look.shape)}
+    return {
+        "Most IOPS within the goal": _most(found, look.colour),
+        "p99 against throughput, with the goal": _tried(found, look.colour, look.shape),
+    }
 
 
 def _most(found: Best, colour: alt.Color) -> Drawing:
@@ -97,10 +93,6 @@ CHOICE_STATES: Final = {
     "chosen": "chosen", "runner-up": "meets the goal", "rejected": "rejected"
 }  # fmt: skip
 MOST_TICKS: Final = 14
-CHOICE_CAPTION: Final = (
-    "All that were simulated. The line leads through those that meet the goal and are beaten by "
-    "none: more throughput costs as much as it shows. Dashed: the throughput asked for."
-)
 
 
 def choice_chart(choice: Choice) -> Drawing:

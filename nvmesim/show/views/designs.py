@@ -41,9 +41,9 @@ def best_figures(found: Best) -> b.Charts:
     """The charts with their captions."""
 
     def draw() -> dict[str, tuple[Any, str]]:
-        from nvmesim.show.charts.designs import BEST_CAPTIONS, best_charts
+        from nvmesim.show.charts.designs import best_charts
 
-        return {t: (drawn, BEST_CAPTIONS[t]) for t, drawn in best_charts(found).items()}
+        return {t: (drawn, words.texts("designs")[t]) for t, drawn in best_charts(found).items()}
 
     return b.Charts(draw)
 
@@ -92,13 +92,13 @@ def choice_page(choice: Choice, title: str) -> str:
 
 def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
     """The answer, the chart, those that meet the goal, and why the others do not."""
-    from nvmesim.show.charts.designs import CHOICE_CAPTION, choice_chart
+    from nvmesim.show.charts.designs import choice_chart
 
     met = [c for c in (choice.chosen, *choice.runner_ups) if c is not None]
     chart = f"Throughput against {choice.goal.objective.minimize}"
     parts: list[b.Block] = [
         b.Line(title, "title"), b.Line(str(choice), "head"),
-        b.Charts(lambda: {chart: (choice_chart(choice), CHOICE_CAPTION)}),
+        b.Charts(lambda: {chart: (choice_chart(choice), words.texts("designs")["choice"])}),
     ]  # fmt: skip
     if met:
         warnings = str(met[0].row.get("warnings") or "").split("; ")

@@ -31,12 +31,6 @@ NEAR: Final = {"iops": (0.03, 0.10), "mean_s": (0.03, 0.10), "cpu_s": (0.05, 0.1
 """Key -> |residual| up to which a figure is met, and up to which it is near."""
 NEAR_TAIL: Final = (0.12, 0.30)
 PERCENTS: Final = (50.0, 90.0, 99.0)
-CAPTIONS: Final = {
-    "Throughput": "Dots: measured. Lines: the fitted profile, simulated at the same points.",
-    "Latency": "Completion latency if the file has it. Dots: measured, lines: fitted.",
-    "CPU": "Dots: usr + sys of the captures, lines: the fitted stack.",
-    "Distribution": "Solid: measured, dashed: fitted. Each grid line up is one more nine.",
-}
 _ENDINGS: Final = {" us": "time", "k/s": "rate", " GB/s": "bandwidth"}
 
 
@@ -122,7 +116,8 @@ def _cell(judged: Judged, key: str) -> b.Cell:
 def _charts(fit: DriveFit | StackFit) -> dict[str, tuple[Any, str]]:
     from nvmesim.show.charts.fit_charts import all_charts
 
-    return {t: (drawn, CAPTIONS.get(t.split()[0], "")) for t, drawn in all_charts(fit).items()}
+    captions = words.texts("fit")
+    return {t: (drawn, captions.get(t.split()[0], "")) for t, drawn in all_charts(fit).items()}
 
 
 def _of_requests(fit: TraceFit | EmpiricalFit, warnings: b.Warnings) -> list[b.Block]:

@@ -35,33 +35,6 @@ _HOLDERS: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     r"server\.sockets(?:\.[\d*]+)?\.cpu\.": ("CPU", CpuProfile),
     r"volume(?:\.[\d*]+)?\.engine\.": ("RAID", RaidEngineProfile),
 }
-_SAID: Final[Mapping[str, str]] = {
-    # keys whose documentation says more than what the number is
-    r"remote": "cycles of a request to a drive on the other socket, as a factor",
-    r"read\.die_cv": "spread of the time a die is busy for one unit",
-    r"wait_cv": "spread of waits where the drive is full",
-    r"rounds\.cv": "spread of the time that each request in a batch adds",
-    r"rounds\.pauses\.every": "mean busy time between two pauses",
-    r"complete": "cycles per completion",
-    r"smt_yield": "work of a core's two hyper-threads, one alone does 1",
-    r"host_submit": "time of the host's CPU that is inside its latencies",
-    r"rounds\.base_cv": "spread of the time of a batch besides its requests",
-    r"rounds\.pauses\.cv": "spread of the length of a pause",
-    r"rounds\.(read|write)_stalls\.share": "share of {0}s that hold up all behind them",
-    r"rounds\.(read|write)_stalls\.length": "how long such {0}s hold up the others",
-    r"rounds\.(read|write)_stalls\.cv": "spread of how long such {0}s hold up the others",
-    r"write\.base_cv": "spread of the time to acknowledge a write",
-    r"write\.program_cv": "spread of the time to program one unit",
-    r"write\.suspend": "time that a read waits until a program is suspended",
-    r"filesystems\.(.+)": "cycles that the file system {0} adds to a request",
-    r"guests\.(.+)": "cycles that the guest {0} adds to a request",
-    r"sections\.(.+)\.(.+)": "time that {1}s of one file of {0} pass one by one",
-}
-_PARTS: Final = {
-    "misfit": "what the drive's calibration misses",
-    "model": "errors of the model itself",
-    "simulation": "chance in this simulation",
-}
 _METRICS: Final = {"iops": "IOPS", "lat_mean_us": "mean latency", "lat_p50_us": "p50",
                    "lat_p99_us": "p99", "lat_p99_9_us": "p99.9"}  # fmt: skip
 
@@ -186,19 +159,21 @@ def _rounded(text: str) -> str:
 def in_words(key: str) -> str:
     """Return an input in words; its *key* where nothing is known of it.
 
-    >>> in_words("drives.0.profile.read.die"), in_words("model")
-    ('drive: mean time a die is busy for one unit', 'errors of the model itself')
+    >>> in_words("drives.0.profile.read.die")
+    'drive: mean time a die is busy for one unit'
+    >>> in_words("model")
+    'errors of the model, as seen on measured servers'
     >>> in_words("server.stack.filesystems.xfs")
     'software: cycles that the file system xfs adds to a request'
     """
     for begins, (name, model) in _HOLDERS.items():
         if found := re.match(begins, key):
             rest = key[found.end() :]
-            said = [text.format(*m.groups()) for own, text in _SAID.items()
+            said = [text.format(*m.groups()) for own, text in words.texts("inputs").items()
                     if (m := re.fullmatch(own, rest))]  # fmt: skip
             text = said[0] if said else _documented(model, rest.split("."))
             return f"{name}: {text or rest.replace('.', ' ').replace('_', ' ')}"
-    return _PARTS.get(key, key)
+    return words.texts("parts").get(key, key)
 
 
 def _documented(model: type[BaseModel], path: list[str]) -> str:
