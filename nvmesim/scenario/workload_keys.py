@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -193,8 +195,6 @@ _COMPANIONS = {
 
 
 # -- loads that people ask about: a place to start from -------------------------------------------
-#
-# The shapes are what the names commonly mean, not measurements of anybody's servers.
 
 DRIVE: Final = "kioxia-cd6-r-15.36tb"
 """The drive to start from: of the data-centre drives the one with the fewest assumed numbers."""
@@ -210,36 +210,11 @@ class Preset:
 
 
 PRESETS: Final[Mapping[str, Preset]] = {
-    "oltp": Preset(
-        "OLTP, 8 KiB 70/30",
-        "a database that answers transactions: random 8 KiB, 70 % reads",
-        {"block_size": "8 KiB", "access": "random", "read": 0.7, "threads": 16, "outstanding": 8},
-    ),
-    "vm-farm": Preset(
-        "VM farm",
-        "many virtual machines: random, mixed sizes, 65 % reads",
-        {"block_size": {"4 KiB": 0.5, "8 KiB": 0.2, "32 KiB": 0.2, "64 KiB": 0.1},
-         "access": "random", "read": 0.65, "threads": 32, "outstanding": 4},
-    ),
-    "log-writer": Preset(
-        "log writer",
-        "a transaction log: 16 KiB written in sequence, each on the media before the next",
-        {"block_size": "16 KiB", "access": "sequential", "read": 0.0, "threads": 1,
-         "outstanding": 1, "fdatasync": 1},
-    ),
-    "scan": Preset(
-        "table scan",
-        "analytics: 512 KiB read in sequence by several threads",
-        {"block_size": "512 KiB", "access": "sequential", "read": 1.0, "threads": 8,
-         "outstanding": 4},
-    ),
-    "backup": Preset(
-        "backup",
-        "one stream that reads everything: 1 MiB in sequence",
-        {"block_size": "1 MiB", "access": "sequential", "read": 1.0, "threads": 1,
-         "outstanding": 8},
-    ),
-}  # fmt: skip
+    name: Preset(**table)
+    for name, table in tomllib.loads(
+        (files(__package__) / "loads" / "presets.toml").read_text("utf-8")
+    ).items()
+}
 
 
 def preset(name: str) -> Preset:

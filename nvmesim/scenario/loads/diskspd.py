@@ -13,25 +13,15 @@ from nvmesim.scenario.loads.fio_options import OPTIONS, ParsedLoad, whole
 
 _IGNORED: Final = tuple(f"-{letter}" for letter in OPTIONS["diskspd"]["ignored"])
 _REFUSED: Final[dict[str, str]] = OPTIONS["diskspd"]["refused"]
-_NUMBERS: Final = {
-    # flag: value, least, most
-    "o": ("outstanding", 1, 65536),
-    "O": ("thread_outstanding", 1, 65536),
-    "t": ("threads", 1, 65536),
-    "F": ("total_threads", 1, 65536),
-    "w": ("write_percent", 0, 100),
-    "rs": ("random_percent", 1, 100),
-    "i": ("burst", 1, 10**9),
-    "j": ("pause_ms", 1, 10**9),
-}
+_NUMBERS: Final[dict[str, tuple[str, int, int]]] = OPTIONS["diskspd"]["numbers"]
+"""Flag -> value, least, most."""
 _FLAGS: Final = ("b", *_NUMBERS, "c", "r", "rd", "s", "B", "f", "g", "S", "h")
 DEFAULT_BLOCK: Final = 64 * 1024
 DEFAULT_OUTSTANDING: Final = 2
 DEFAULT_THREADS: Final = 1
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*(b|[kmgt](?:ib)?)?", re.IGNORECASE)
 _SCALE: Final = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-KEYS: Final = {"block_size": "b", "threads": "t", "threads_total": "F", "outstanding": "o",
-               "read": "w"}  # fmt: skip
+KEYS: Final[dict[str, str]] = OPTIONS["diskspd"]["keys"]
 """Key of a workload -> the flag that says it."""
 _SLASHED: Final = re.compile(r"/(?:[A-Za-z]{1,2}[0-9,:.]*[KMGTBkmgtbi]?|Rxml|Rtext|Suw)")
 

@@ -31,16 +31,8 @@ DEFAULT_ENGINE: Final = "psync"
 DEFAULT_BLOCK_BYTES: Final = 4096
 DEFAULT_READ_PERCENT: Final = 50
 MAX_RANGE_SIZES: Final = 256
-MODES: Final[dict[str, tuple[Access, Direction]]] = {
-    "read": ("sequential", "read"),
-    "write": ("sequential", "write"),
-    "randread": ("random", "read"),
-    "randwrite": ("random", "write"),
-    "rw": ("sequential", "mixed"),
-    "readwrite": ("sequential", "mixed"),
-    "randrw": ("random", "mixed"),
-}
-"""Access and direction of what stands before the colon of ``rw``; trims are none."""
+MODES: Final[dict[str, tuple[Access, Direction]]] = _FIO["modes"]
+"""Access and direction of what stands before the colon of ``rw``."""
 OPS: Final[tuple[Op, Op]] = ("read", "write")
 _WHOLE: Final = re.compile(r"[0-9]{1,18}")
 _OFF: Final = ("0", "none", "")
