@@ -26,7 +26,7 @@ _DRAWERS: Final = {
     ("Best", "chart"): "charts.designs:best_charts",
     ("Best", "html"): "views.designs:best_fragment",
     ("Choice", "chart"): "charts.designs:choice_chart",
-    ("Timeline", "chart"): "charts.steps:timeline",
+    ("Timeline", "chart"): "charts.result:timeline",
 }
 
 

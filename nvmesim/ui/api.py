@@ -15,7 +15,7 @@ from nvmesim.errors import InputError, NvmesimError
 from nvmesim.scenario.load import to_text, with_values
 from nvmesim.show.charts import bundle
 from nvmesim.show.words import one_line
-from nvmesim.ui import controls, fitting, goal_form, work
+from nvmesim.ui import controls, goal_form, work
 from nvmesim.ui.jobs import Jobs, PageJob, Scratch
 from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
 
@@ -67,7 +67,7 @@ class Api:
             text = to_text(tables)
         out: dict[str, Any] = {
             "toml": text, "controls": controls.values(tables), "own": list(self.own),
-            "remarks": fitting.remarks(tables),
+            "remarks": controls.remarks(tables),
         }  # fmt: skip
         try:
             scenario_of(tables)
@@ -77,7 +77,7 @@ class Api:
 
     def fits(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Which choices do not fit the design, and what would make them fit."""
-        return {"unfit": fitting.unfit(tables_of_text(asked.get("toml")))}
+        return {"unfit": controls.unfit(tables_of_text(asked.get("toml")))}
 
     def _cancel(self, name: Any) -> None:
         job = self.jobs.get(name) if isinstance(name, str) else None

@@ -14,7 +14,7 @@ import pytest
 from nvmesim.show.charts import result as charts
 from nvmesim.show.charts.base import FEWEST_BEYOND, log_ticks
 from nvmesim.show.charts.designs import _at_ends
-from nvmesim.show.charts.steps import timeline
+from nvmesim.show.charts.result import timeline
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.palette import LOADS
 from nvmesim.study.choose import choose

@@ -20,9 +20,9 @@ from nvmesim.show.charts.result import (
     members,
     reliefs,
     throughput_curve,
+    timeline,
     utilization,
 )
-from nvmesim.show.charts.steps import timeline
 from nvmesim.show.charts.sweep import heat, load_curve, scaling, tornado
 from nvmesim.show.picture import picture as _picture
 

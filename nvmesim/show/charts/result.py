@@ -1,7 +1,9 @@
 """Charts of a result (Altair): each function draws one answer, with units, readable in grey."""
 
+from __future__ import annotations
+
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import altair as alt
 
@@ -9,8 +11,11 @@ from nvmesim.predict.result import FULL, Result
 from nvmesim.show import palette, words
 from nvmesim.show.answer import operations
 from nvmesim.show.charts import base as c
-from nvmesim.show.charts.base import Drawing, Rows, rounded
+from nvmesim.show.charts.base import Drawing, Rows, Series, rounded
 from nvmesim.show.station_groups import equal_members, station_groups
+
+if TYPE_CHECKING:
+    from nvmesim.study.timeline import Timeline
 
 MOST_POINTS: Final = 240
 """Points of one line: more than the eye resolves only make the page heavier."""
@@ -76,8 +81,7 @@ def utilization(result: Result) -> Drawing:
                 "kind": group.kind, "busy": round(busy, 4), "least": round(group.least, 4),
                 "text": words.percent(busy),
             })  # fmt: skip
-    kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
-    look = c.series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
+    look = _kinds(rows)
     top = max([1.0, *(float(row["busy"]) for row in rows)])
     across = c.x("busy", "busy", domain=(0, top * 1.16), percents=[0, 0.25, 0.5, 0.9])
     up = c.y("station", names=[row["station"] for row in rows])
@@ -92,6 +96,12 @@ def utilization(result: Result) -> Drawing:
                alt.Text("text:N"), align="left"),
         height=22 * len(rows), says=f"How busy each station is. {text}.",
     )  # fmt: skip
+
+
+def _kinds(rows: Rows) -> Series:
+    """Colours of the kinds of stations that are there."""
+    kinds = [k for k in palette.KINDS if any(row["kind"] == k for row in rows)]
+    return c.series("kind", kinds, colours=[palette.KINDS[k] for k in kinds], shown=True)
 
 
 def reliefs(result: Result) -> Drawing:
@@ -259,4 +269,53 @@ def latency_curve(result: Result) -> Drawing:
         c.mark("line", rows, across, up, look.colour, look.dash, order, strokeWidth=2),
         c.mark("point", rows, across, up, look.colour, filled=True, size=36, tips=shown),
         height=240, says=says,
+    )  # fmt: skip
+
+
+# Single requests: where each waits, and for how long ---------------------------------------------
+
+LANE: Final = 17
+MOST_LANES: Final = 72
+"""Lanes (requests and their commands) that one picture shows."""
+
+
+def timeline(recorded: Timeline, requests: int | None = None) -> Drawing:
+    """A lane for each of the first *requests* and of their commands, as many as can be seen.
+
+    Thin: waiting, thick: being served; slots of a gate are drawn while they are waited for.
+    """
+    rows: Rows = []
+    lanes: dict[str, int] = {}
+    for step in recorded.steps.iter_rows(named=True):
+        lane = f"request {step['request']}"
+        lane += f", command {step['command']}" if step["command"] else ""
+        lanes.setdefault(lane, step["request"])
+        if len(lanes) > MOST_LANES or (requests is not None and step["request"] >= requests):
+            lanes.popitem()
+            break
+        arrive, start = step["arrives_us"], step["arrives_us"] + step["waits_us"]
+        rows.append({
+            "lane": lane, "station": step["station"], "kind": step["kind"],
+            "arrive": round(arrive, 3), "start": round(start, 3),
+            "depart": round(step["leaves_us"], 3), "waits": rounded(start - arrive),
+            "served": rounded(step["leaves_us"] - start),
+        })  # fmt: skip
+    if not rows:
+        return c.nothing("no step was recorded")
+    look = _kinds(rows)
+    up = c.y("lane", names=list(lanes))
+    shown = c.tips("lane: of", "station", f"waits: waits, µs: {c.NUMBER}",
+                   f"served: served, µs: {c.NUMBER}")  # fmt: skip
+    first, last = min(row["arrive"] for row in rows), max(row["depart"] for row in rows)
+    across: dict[str, Any] = {"title": "µs since the first request was submitted",
+                              "domain": (first, last)}  # fmt: skip
+    served = [row for row in rows if row["kind"] != "gate"]
+    count = words.plural(len(set(lanes.values())), "request")
+    return c.layered(
+        c.mark("bar", rows, c.x("arrive", **across), alt.X2("start:Q"), up, look.colour,
+               height=3, opacity=0.55, tips=shown),
+        c.mark("bar", served, c.x("start", **across), alt.X2("depart:Q"), up, look.colour,
+               height=11, stroke="#ffffff", strokeWidth=0.5, tips=shown),
+        height=LANE * len(lanes), says=f"Steps of {count} in "
+        f"{words.plural(len(lanes), 'lane')}, over {last - first:,.4g} us.",
     )  # fmt: skip
