@@ -87,10 +87,11 @@ def outside(tables: Mapping[str, Any], base: Path, trusted: Collection[object] =
     "drives.0.profile names '../../../p.toml', "
     """
     inside = tuple(os.path.join(os.path.abspath(folder), "") for folder in (base, Path()))
-    for key, reference in _references(tables, ""):
+    for key, reference in references(tables):
         # Not resolved: a link within the folder is the user's own.
         there = os.path.abspath(base / reference)
-        if reference not in trusted and not there.startswith(inside):
+        is_file = not reference.startswith(_COMMAND_LINES)
+        if is_file and reference not in trusted and not there.startswith(inside):
             return (
                 f"{key} names {reference!r}, outside the file's folder and the one you are in; "
                 f"run from a folder above both, or type it yourself: --set {key}={reference}"
@@ -98,18 +99,21 @@ def outside(tables: Mapping[str, Any], base: Path, trusted: Collection[object] =
     return None
 
 
-def _references(item: object, key: str) -> Iterator[tuple[str, str]]:
-    """Yield key and text of everything that names a file."""
+def references(item: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield key and text of everything in tables that names a file, or is a fio command line.
+
+    >>> list(references({"candidates": {"drives.0.profile": ["sata-ssd", "mine.toml"]}}))
+    [('candidates.drives.0.profile.1', 'mine.toml')]
+    """
     if isinstance(item, Mapping):
         for name, value in item.items():
-            yield from _references(value, f"{key}.{name}".lstrip("."))
-    elif isinstance(item, list):
+            yield from references(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(item, list | tuple):
         for number, value in enumerate(item):
-            yield from _references(value, f"{key}.{number}")
+            yield from references(value, f"{key}.{number}")
     elif isinstance(item, str):
-        name = key.rpartition(".")[2]
-        is_file = name in _FILES and not item.startswith(_COMMAND_LINES)
-        if is_file or (name in _PROFILES and is_path(item)):
+        name = next((part for part in reversed(key.split(".")) if not part.isdecimal()), "")
+        if name in _FILES or (name in _PROFILES and is_path(item)):
             yield key, item
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from nvmesim.cli.output import check_writable, option, output_path
+from nvmesim.cli.output import check_writable, option, output_path, save
 from nvmesim.errors import InputError, NvmesimError, nearest
-from nvmesim.files import write_text
 from nvmesim.raid.levels import CHOICES, MD_LEVELS, POOL_LEVELS
 from nvmesim.version import install_command
 
@@ -122,12 +121,7 @@ def init(output: Path | None, **options: str | None) -> int:
         f"# {preset(answers['load']).says}.\n"
         f"# Written by nvmesim init; predict it with: nvmesim run {name}\n"
     )
-    text = head + to_text(tables, COMMENTS)
-    if output is None:
-        click.echo(text, nl=False)
-        return 0
-    write_text(output, text)
-    click.echo(f"nvmesim: wrote {output}; next: nvmesim run {output}", err=True)
+    save(output, head + to_text(tables, COMMENTS), f"; next: nvmesim run {output}")
     return 0
 
 

@@ -277,12 +277,7 @@ def _print_plan(output: Path | None, system: str, *, writes: bool, drive: str | 
     out.check_writable(output)
     rows = [row for row in PLAN if writes or not row.writes]
     text = fio_job(rows, *[drive] if drive else []) if system == "linux" else diskspd_lines(rows)
-    if output is None:
-        click.echo(text, nl=False)
-        return 0
-    write_text(output, text)
-    harm = "; it overwrites the drive that it is run on" if writes else ""
-    click.echo(f"nvmesim: wrote {output}{harm}", err=True)
+    out.save(output, text, "; it overwrites the drive that it is run on" if writes else "")
     return 0
 
 

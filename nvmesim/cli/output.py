@@ -63,10 +63,16 @@ def print_json(value: Any) -> None:
     click.echo(to_text(value))
 
 
-def save(path: Path, text: str) -> None:
-    """Write *text* to *path*, whole or not at all, and say so on stderr."""
-    write_text(path, text)
-    click.echo(f"nvmesim: wrote {path}", err=True)
+def save(path: Path | None, text: str, more: str = "") -> None:
+    """Write *text* to *path*, whole or not at all, and say so on stderr, with *more*; or print it.
+
+    The latter without a path.
+    """
+    if path is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(path, text)
+        click.echo(f"nvmesim: wrote {path}{more}", err=True)
 
 
 def check_writable(*paths: Path | None) -> None:

@@ -40,9 +40,9 @@ class Unbounded(click.Option):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: as blocks or lines, as JSON, as a page, and its exit code."""
+    """What a command found: as blocks, as JSON, as a page, and its exit code."""
 
-    blocks: Callable[[], Sequence[Block | str]]
+    blocks: Callable[[], Sequence[Block]]
     json: Callable[[], Any]
     page: Callable[[], str] | None = None
     code: int = 0
@@ -141,12 +141,7 @@ def _print(answer: Answer, as_json: bool, verbose: bool) -> None:
         return
     from nvmesim.show.terminal import show
 
-    blocks = answer.blocks()
-    for line in blocks:
-        if isinstance(line, str):
-            click.echo(line)
-    if rest := [block for block in blocks if not isinstance(block, str)]:
-        show(rest, verbose=verbose)
+    show(answer.blocks(), verbose=verbose)
 
 
 @contextmanager

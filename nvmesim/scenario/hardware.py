@@ -1,9 +1,9 @@
 """Sockets, interconnect, adapters and drives of a scenario, looked up and checked together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from nvmesim import units
 from nvmesim.catalog import load as catalog
@@ -50,6 +50,7 @@ _RARELY: Final = (
     "per_child", "per_batch", "sqpoll", "remote",
 )  # fmt: skip
 _ONLY_IF_USED: Final = ("filesystems.", "guests.", "sections.")
+Part = TypeVar("Part", Root, Adapter)
 _LINK_OF: Final = {"nvme": "pcie", "sata": "sata", "sas": "sas"}
 
 
@@ -182,14 +183,14 @@ def resolve_roots(scenario: Scenario, sockets: tuple[Socket, ...]) -> tuple[Root
     return tuple(roots)
 
 
-def _root_of(name: str | None, roots: tuple[Root, ...], key: str) -> Root | None:
-    """The root complex called *name*; ScenarioError if there is none."""
+def _named(name: str | None, parts: Sequence[Part], key: str, what: str) -> Part | None:
+    """The one of *parts* called *name*; ScenarioError naming *key* if there is none."""
     if name is None:
         return None
-    found = {root.name: root for root in roots}
+    found = {part.name: part for part in parts}
     if name not in found:
-        hint = nearest(name, found) if found else "the server has no roots"
-        raise ScenarioError(f"{key}.root is {name!r}, which is no root complex; {hint}")
+        hint = nearest(name, found) if found else f"the scenario has no {what}"
+        raise ScenarioError(f"{key} is {name!r}, which is no {what}; {hint}")
     return found[name]
 
 
@@ -202,7 +203,7 @@ def resolve_adapters(
         key = f"adapters.{index}"
         if spec.name in (adapter.name for adapter in adapters):
             raise ScenarioError(f"{key}.name is {spec.name!r}, which another adapter has")
-        root = _root_of(spec.root, roots, key)
+        root = _named(spec.root, roots, f"{key}.root", "root complex")
         check_socket(spec.socket, sockets, f"{key}.socket")
         if root is None and "socket" not in spec.model_fields_set and len(sockets) > 1:
             notes.assume(f"{key}: socket not stated, 0 taken")
@@ -250,7 +251,8 @@ def resolve_drives(
         part = cast(DriveProfile, profile("drive", spec.profile, scenario.base, f"{key}.profile"))
         in_state = _in_state(part, spec.state, key, notes)
         notes.profile(in_state)
-        adapter, root = _adapter_of(spec, adapters, key), _root_of(spec.root, roots, key)
+        adapter = _named(spec.behind, adapters, f"{key}.behind", "adapter")
+        root = _named(spec.root, roots, f"{key}.root", "root complex")
         socket, holder = spec.socket or 0, root or adapter
         if holder is not None:
             socket = holder.socket
@@ -289,14 +291,6 @@ def _in_state(part: DriveProfile, state: str, key: str, notes: ResolveNotes) -> 
         return catalog.with_state(part, "fresh" if state == "fresh" else "steady")
     except CatalogError as error:
         raise ScenarioError(f"{key}.profile: fresh: {error}") from None
-
-
-def _adapter_of(spec: DriveSpec, adapters: tuple[Adapter, ...], key: str) -> Adapter | None:
-    found = {adapter.name: adapter for adapter in adapters}
-    if spec.behind is not None and spec.behind not in found:
-        hint = nearest(spec.behind, found) if found else "the scenario has no adapters"
-        raise ScenarioError(f"{key}.behind is {spec.behind!r}, which is not an adapter; {hint}")
-    return None if spec.behind is None else found[spec.behind]
 
 
 def _drive_link(

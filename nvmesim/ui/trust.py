@@ -1,11 +1,11 @@
 """Tables from what a page sends: no path in it is ever opened."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from nvmesim.catalog.toml import checked_toml, is_path
+from nvmesim.catalog.toml import checked_toml, references
 from nvmesim.errors import InputError, NvmesimError, ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.schema import Scenario
@@ -14,8 +14,6 @@ MOST_TEXT: Final = 256 << 10
 """Characters of a scenario."""
 NOWHERE: Final = Path("/nonexistent-nvmesim-ui")
 """Where relative paths would start from, should one get this far."""
-_FILES: Final = frozenset({"fio", "trace"})
-_PROFILES: Final = frozenset({"stack", "cpu", "profile", "engine", "extends", "scenario"})
 
 
 def tables_of_text(text: Any) -> dict[str, Any]:
@@ -36,28 +34,11 @@ def tables_of_text(text: Any) -> dict[str, Any]:
 
 def check(tables: Any) -> None:
     """Raise ScenarioError if anything in *tables* names a file."""
-    for key, text in _named(tables, ""):
+    for key, text in references(tables):
         raise ScenarioError(
             f"{key} names the file {text[:60]!r}; the page opens no files: give the drive on the "
             "Drive page, write the load as keys, or use nvmesim run"
         )
-
-
-def _named(item: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(item, Mapping):
-        for name, value in item.items():
-            here = f"{key}.{name}".lstrip(".")
-            last = str(name).rpartition(".")[2]  # candidates are named by dotted keys
-            listed = value if isinstance(value, list) else [value]
-            texts = [v for v in listed if isinstance(v, str)]
-            files = [v for v in texts if last in _FILES or (last in _PROFILES and is_path(v))]
-            for text in files:
-                yield here, text
-            if not files:
-                yield from _named(value, here)
-    elif isinstance(item, list | tuple):
-        for number, value in enumerate(item):
-            yield from _named(value, f"{key}.{number}")
 
 
 def scenario_of(tables: Mapping[str, Any]) -> Scenario:

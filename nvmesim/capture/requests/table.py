@@ -7,7 +7,8 @@ Where a file gives issue and latency on one line, the depth is worked out here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from nvmesim.capture.capture import (
     percentiles_of_bins,
 )
 from nvmesim.capture.caveats import FEWEST
+from nvmesim.capture.checked_numbers import results
 from nvmesim.capture.lines import STEPS_BACK, Notes
 from nvmesim.capture.requests import (
     LONGEST_NS,
@@ -119,30 +121,22 @@ def requests_capture(
             f"{format_name} without one whole request ({why})",
             "capture both issues and completions",
         )
-    is_kept = tally.rows <= KEEP_ROWS
-    whole: list[pl.DataFrame] = []
+
+    @cache
+    def whole() -> pl.DataFrame:
+        return _by_completion(pl.concat([block_frame(block) for block in kept]))
 
     def frames() -> Iterator[pl.DataFrame]:
-        if not is_kept:
+        if kept:
+            yield whole()
+        else:
             yield from (_by_completion(block_frame(block)) for block in blocks(source, Notes()))
-            return
-        if not whole:
-            whole.append(_by_completion(pl.concat([block_frame(block) for block in kept])))
-        yield from whole
 
-    warnings = list(dict.fromkeys(notes.warnings))
-    if notes.skipped:
-        warnings.append(f"{notes.skipped} lines skipped: damaged, or of no known kind")
-    return Capture(
-        file=source.path,
-        format=format_name,
-        version=version,
-        measurements=tally.measurements(),
-        rows=tally.rows,
-        skipped=notes.skipped,
-        requests=lazy_table(frames),
-        warnings=tuple(warnings),
-    )
+    capture = results(
+        source, format_name, tally.measurements(), notes.warnings, version=version,
+        rows=tally.rows, skipped=notes.skipped,
+    )  # fmt: skip
+    return replace(capture, requests=lazy_table(frames))
 
 
 def rows_of(
