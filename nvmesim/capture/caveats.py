@@ -7,7 +7,7 @@ bandwidth is rate times size. What fails is said with both numbers and left out;
 on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ def with_caveats(measurement: Measurement, *, is_polled: bool = False) -> Measur
     A polled job (*is_polled*) is always fully busy, which then says nothing about the drive.
     """
     found = [*_load_caveats(measurement, is_polled), *_sample_caveats(measurement)]
-    return _warned(measurement, found)
+    return _warned(measurement, *found)
 
 
 def _load_caveats(measurement: Measurement, is_polled: bool) -> Iterator[Warning]:
@@ -117,12 +117,12 @@ def plausible(source: Source, capture: Capture) -> Capture:
         if problem and capture.format != CLAIMS:
             problems.append(f"{measurement.label}: {problem}")
             continue
-        checked, notes = _sizes_checked(checked)
-        notes += [Warning("in-flight", problem)] if problem else []
-        if capture.requests is None and not problem:
-            checked, more = _depth_checked(checked)
-            notes += more
-        kept.append(_warned(checked, notes))
+        checked = _sizes_checked(checked)
+        if problem:
+            checked = _warned(checked, Warning("in-flight", problem))
+        elif capture.requests is None:
+            checked = _depth_checked(checked)
+        kept.append(checked)
     if problems and not kept:
         raise source.error(problems[0], "the file contradicts itself: give it as it was written")
     if not problems and all(a is b for a, b in zip(kept, capture.measurements, strict=True)):
@@ -131,7 +131,7 @@ def plausible(source: Source, capture: Capture) -> Capture:
     return replace(capture, measurements=tuple(kept), warnings=warnings)
 
 
-def _warned(measurement: Measurement, notes: Sequence[Warning]) -> Measurement:
+def _warned(measurement: Measurement, *notes: Warning) -> Measurement:
     if not notes:
         return measurement
     return replace(measurement, warnings=tuple(dict.fromkeys((*measurement.warnings, *notes))))
@@ -148,9 +148,7 @@ def _without_bad_latencies(measurement: Measurement) -> Measurement:
         op: _sound(op, result, longest, run_s, notes) for op, result in measurement.ops.items()
     }
     mixed = measurement.mixed and _sound("mixed", measurement.mixed, longest, run_s, notes)
-    if not notes:
-        return measurement
-    return _warned(replace(measurement, ops=ops, mixed=mixed), notes)
+    return _warned(replace(measurement, ops=ops, mixed=mixed), *notes) if notes else measurement
 
 
 def _sound(
@@ -208,43 +206,43 @@ def in_flight(measurement: Measurement) -> float | None:
     return total if results else None
 
 
-def _sizes_checked(measurement: Measurement) -> tuple[Measurement, list[Warning]]:
+def _sizes_checked(measurement: Measurement) -> Measurement:
     """Hold the sizes that were asked for against bytes over requests; sizes that fail go."""
     size = measurement.conditions.block_size
     results = [r for r in measurement.ops.values() if r.iops and r.bytes_per_s]
     if size is None or not results or len(results) < len(measurement.ops):
-        return measurement, []
+        return measurement
     mean = sum(b * share for b, share in size.items()) if isinstance(size, Mapping) else size
     expected = mean * sum(r.iops for r in results)
     found = sum(r.bytes_per_s for r in results)
     if abs(expected - found) <= BANDWIDTH * max(expected, found):
-        return measurement, []
+        return measurement
     text = (
         f"IOPS times the size asked for make {expected:,.5g} B/s, its bandwidth is {found:,.5g} "
         "B/s: what size the requests had is unknown"
     )
     conditions = replace(measurement.conditions, block_size=None)
-    return replace(measurement, conditions=conditions), [Warning("size-unknown", text)]
+    return _warned(replace(measurement, conditions=conditions), Warning("size-unknown", text))
 
 
-def _depth_checked(measurement: Measurement) -> tuple[Measurement, list[Warning]]:
+def _depth_checked(measurement: Measurement) -> Measurement:
     """Hold the depth, asked or counted, against Little's law; a counted one that fails goes."""
     conditions, found = measurement.conditions, in_flight(measurement)
     asked, counted = conditions.outstanding, conditions.depth_mean
     if found is None:
-        return measurement, []
+        return measurement
     is_kept_full = (conditions.rate_iops, conditions.offered_iops, conditions.sync) == (None,) * 3
     if asked is not None and is_kept_full and found < (1 - LITTLE) * asked:
         text = (
             f"IOPS times mean latency make {found:.3g} requests in flight, jobs times depth are "
             f"{asked}: the load was not as deep as asked"
         )
-        return measurement, [Warning("shallow", text)]
+        return _warned(measurement, Warning("shallow", text))
     if counted is not None and abs(counted - found) > LITTLE * max(counted, found, 1.0):
         text = (
             f"a mean queue of {counted:.3g} is counted, IOPS times mean latency make {found:.3g}: "
             "the queue is left out"
         )
         conditions = replace(conditions, depth_mean=None)
-        return replace(measurement, conditions=conditions), [Warning("queue-unknown", text)]
-    return measurement, []
+        return _warned(replace(measurement, conditions=conditions), Warning("queue-unknown", text))
+    return measurement

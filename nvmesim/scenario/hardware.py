@@ -373,42 +373,36 @@ def free_lanes(cpu: CpuProfile, interconnect: Interconnect | None) -> int:
 
 
 def check_lanes(
-    sockets: tuple[Socket, ...],
-    adapters: tuple[Adapter, ...],
-    drives: tuple[Drive, ...],
+    sockets: tuple[Socket, ...], adapters: tuple[Adapter, ...], drives: tuple[Drive, ...],
     interconnect: Interconnect | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Raise ScenarioError if the links at a socket need more lanes than its CPU has."""
     for socket in sockets:
-        direct = sum(
-            drive.link.pcie_lanes
-            for drive in drives
-            if drive.adapter is None and drive.socket == socket.index
-        )
+        own = [drive for drive in drives if drive.adapter is None and drive.socket == socket.index]
         uplinks = [adapter for adapter in adapters if adapter.socket == socket.index]
-        domains = [adapter for adapter in uplinks if adapter.kind == "vmd"]
-        if len(domains) > VMD_DOMAINS:
+        domains = sum(adapter.kind == "vmd" for adapter in uplinks)
+        if domains > VMD_DOMAINS:
             raise ScenarioError(
-                f"socket {socket.index} has {len(domains)} VMD domains; a CPU has {VMD_DOMAINS}, "
+                f"socket {socket.index} has {domains} VMD domains; a CPU has {VMD_DOMAINS}, "
                 f"of {VMD_LANES} lanes each: put several drives behind one"
             )
-        used = direct + sum(adapter.link.pcie_lanes for adapter in uplinks)
-        free = free_lanes(socket.cpu, interconnect)
+        lanes = {"drives": sum(drive.link.pcie_lanes for drive in own)} if own else {}
+        lanes |= {adapter.name: adapter.link.pcie_lanes for adapter in uplinks}
+        used, free = sum(lanes.values()), free_lanes(socket.cpu, interconnect)
         if used > free:
-            parts = [f"drives {direct}"] if direct else []
-            parts += [f"{adapter.name} {adapter.link.pcie_lanes}" for adapter in uplinks]
+            parts = ", ".join(f"{name} {n}" for name, n in lanes.items() if n)
             raise ScenarioError(
-                f"socket {socket.index} needs {used} PCIe lanes ({', '.join(parts)}); "
-                f"{socket.cpu.name} has {free}"
+                f"socket {socket.index} needs {used} PCIe lanes ({parts}); {socket.cpu.name} has "
+                f"{free}"
             )
-    for adapter in adapters:
-        if adapter.kind == "vmd" and adapter.link.pcie_lanes > VMD_LANES:
+    for adapter in (adapter for adapter in adapters if adapter.kind == "vmd"):
+        if adapter.link.pcie_lanes > VMD_LANES:
             raise ScenarioError(
                 f"adapter {adapter.name}: link is {adapter.link}; "
                 f"a VMD domain has {VMD_LANES} lanes"
             )
         behind = sum(drive.link.pcie_lanes for drive in drives if drive.adapter == adapter.index)
-        if adapter.kind == "vmd" and behind > adapter.link.pcie_lanes:
+        if behind > adapter.link.pcie_lanes:
             raise ScenarioError(
                 f"adapter {adapter.name}: {behind} lanes of drives; "
                 f"a VMD domain of {adapter.link} has {adapter.link.pcie_lanes}"

@@ -1,6 +1,6 @@
 """RAID volumes of a scenario: members, geometry and engine, checked."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from nvmesim import units
@@ -14,7 +14,7 @@ from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes, profile
 from nvmesim.scenario.pools import check_pool, pool_bytes, record_bytes
 from nvmesim.scenario.resolved import Drive, Volume
-from nvmesim.scenario.schema import Scenario, VolumeSpec
+from nvmesim.scenario.schema import Scenario
 
 DEFAULT_CHUNK: Final = 512 * 1024  # Source: mdadm's default for arrays with metadata
 
@@ -54,22 +54,22 @@ def _key(scenario: Scenario, index: int) -> str:
     return f"volume.{index}" if len(scenario.volume) > 1 else "volume"
 
 
+@dataclass
 class _Resolving:
     """One volume of a scenario on its way."""
 
-    def __init__(
-        self, scenario: Scenario, index: int, part: int, drives: tuple[Drive, ...],
-        notes: ResolveNotes,
-    ) -> None:  # fmt: skip
-        self.scenario = scenario
-        self.index = index
-        self.part = part
-        self.drives = drives
-        self.notes = notes
-        self.spec: VolumeSpec = scenario.volume[index]
+    scenario: Scenario
+    index: int
+    part: int
+    """Its number among the arrays of its table."""
+    drives: tuple[Drive, ...]
+    notes: ResolveNotes
+
+    def __post_init__(self) -> None:
+        self.spec = self.scenario.volume[self.index]
         self.level = self.spec.level
-        self.key = _key(scenario, index)
-        self.name = self.spec.name or f"volume{index}"
+        self.key = _key(self.scenario, self.index)
+        self.name = self.spec.name or f"volume{self.index}"
         self.members = self._members()
         if (arrays := self.spec.arrays) > 1:
             each, left = divmod(len(self.members), arrays)
@@ -78,8 +78,8 @@ class _Resolving:
                     f"{self.key}.arrays is {arrays}; {len(self.members)} members are not so many "
                     "equal parts"
                 )
-            self.name = part_name(self.name, part)
-            self.members = self.members[part * each : (part + 1) * each]
+            self.name = part_name(self.name, self.part)
+            self.members = self.members[self.part * each : (self.part + 1) * each]
 
     def _members(self) -> tuple[int, ...]:
         """The drives of the volume: those named, or all but its spares."""
@@ -420,13 +420,9 @@ def _rebuilding(
         name = drives[members[number]].name
         notes.assume(f"{volume.name}: the hot spare {name} takes over member {number}")
     return replace(
-        volume,
-        members=tuple(members),
-        spares=spares,
-        degraded=volume.degraded[1:],
-        rebuild=True,
+        volume, members=tuple(members), spares=spares, degraded=volume.degraded[1:], rebuild=True,
         rebuilding=number,
-    )
+    )  # fmt: skip
 
 
 def volume_bytes(volume: Volume) -> int:
