@@ -6,20 +6,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from nvmesim import units
+from nvmesim.catalog import links
 from nvmesim.catalog import load as catalog
-from nvmesim.catalog.links import (
-    MPS_BYTES,
-    MRRS_BYTES,
-    PAYLOADS,
-    SOCKET_EFFICIENCY,
-    SOCKET_LATENCY_PS,
-    Link,
-    memory_bandwidth,
-    parse_link,
-    pcie,
-    slower,
-    socket_link,
-)
+from nvmesim.catalog.links import Link
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Profile
 from nvmesim.catalog.toml import show_quantity
 from nvmesim.errors import CatalogError, ScenarioError, UnitError, nearest
@@ -133,7 +122,7 @@ def _memory(spec: SocketSpec, cpu: CpuProfile, key: str, notes: ResolveNotes) ->
     if spec.memory is True:
         notes.assume(f"{key}.memory: {channels} channels of {rate}, all that {cpu.name} has")
     try:
-        return memory_bandwidth(channels, rate)
+        return links.memory_bandwidth(channels, rate)
     except UnitError as error:
         raise ScenarioError(f"{key}.memory: {error}") from None
 
@@ -146,29 +135,29 @@ def resolve_interconnect(
         return None
     spec = scenario.server.interconnect
     cpu = sockets[0].cpu
-    links = spec.links or min(socket.cpu.interconnect_links for socket in sockets)
+    count = spec.links or min(socket.cpu.interconnect_links for socket in sockets)
     kind = spec.kind or cpu.interconnect
     same_kind = kind == cpu.interconnect
     rate = spec.rate or (cpu.interconnect_rate if same_kind else None)
     left_out = [key for key in ("kind", "links", "rate") if getattr(spec, key) is None]
     if left_out:
         stated = ", ".join(left_out)
-        notes.assume(f"server.interconnect: {stated} from {cpu.name}: {links} x {kind} at {rate}")
-    if kind == "none" or links < 1:
+        notes.assume(f"server.interconnect: {stated} from {cpu.name}: {count} x {kind} at {rate}")
+    if kind == "none" or count < 1:
         raise ScenarioError(f"server.interconnect: {cpu.name} joins no second socket; state kind")
     try:
-        link = socket_link(kind, links, rate)
+        link = links.socket_link(kind, count, rate)
     except UnitError as error:
         raise ScenarioError(f"server.interconnect: {error}") from None
     if spec.latency is None:
-        notes.assume(f"server.interconnect: crossing adds {SOCKET_LATENCY_PS / 1000:g} ns")
-    latency = SOCKET_LATENCY_PS if spec.latency is None else spec.latency
+        notes.assume(f"server.interconnect: crossing adds {links.SOCKET_LATENCY_PS / 1000:g} ns")
+    latency = links.SOCKET_LATENCY_PS if spec.latency is None else spec.latency
     if spec.credits is not None and latency == 0:
         raise ScenarioError(
             "server.interconnect: credits bound the bandwidth to lines per round trip; latency is "
             "0, so state a latency or leave out credits"
         )
-    return Interconnect(link, SOCKET_EFFICIENCY[kind], latency, spec.credits)
+    return Interconnect(link, links.SOCKET_EFFICIENCY[kind], latency, spec.credits)
 
 
 def resolve_roots(scenario: Scenario, sockets: tuple[Socket, ...]) -> tuple[Root, ...]:
@@ -216,11 +205,13 @@ def resolve_adapters(
 def _adapter(
     index: int, spec: AdapterSpec, socket: Socket, server: ServerSpec, notes: ResolveNotes
 ) -> Adapter:
-    link = parse_link(spec.link)
+    link = links.parse_link(spec.link)
     if link.kind not in ("pcie", "dmi"):
         raise ScenarioError(f"adapters.{index}.link is {spec.link!r}; an uplink is PCIe or DMI")
     link = _packets(link, server, spec.max_payload)
-    link = _trained(link, pcie(socket.cpu.pcie_generation, 16), spec.name, socket.cpu.name, notes)
+    link = _trained(
+        link, links.pcie(socket.cpu.pcie_generation, 16), spec.name, socket.cpu.name, notes
+    )
     cycles, commands = spec.cycles_per_command, spec.commands
     if spec.kind == "vmd" and cycles is None:
         cycles = VMD_CYCLES
@@ -299,7 +290,7 @@ def _drive_link(
 ) -> Link:  # fmt: skip
     """Return the drive's port at the generation that both of its ends, and the bays, have."""
     try:
-        link = parse_link(spec.link or part.link)
+        link = links.parse_link(spec.link or part.link)
     except UnitError as error:
         raise ScenarioError(f"{key}.link: {error}") from None
     if link.kind != _LINK_OF[part.interface]:
@@ -309,11 +300,11 @@ def _drive_link(
         )
     platform = catalog.get("platform", server.platform) if server.platform else None
     if platform and platform.bay_link and spec.link is None and link.kind == "pcie":
-        bays = parse_link(platform.bay_link)
-        narrow = pcie(link.generation, min(link.lanes, bays.lanes))
+        bays = links.parse_link(platform.bay_link)
+        narrow = links.pcie(link.generation, min(link.lanes, bays.lanes))
         link = _trained(narrow, bays, key, "the platform's bays", notes)
     if adapter is None:
-        other, at = pcie(socket.cpu.pcie_generation, 16), socket.cpu.name
+        other, at = links.pcie(socket.cpu.pcie_generation, 16), socket.cpu.name
     elif adapter.kind in ("adapter", "vmd"):
         other, at = adapter.link, adapter.name
     else:
@@ -344,12 +335,12 @@ def _note_platform(server: ServerSpec, drives: int, notes: ResolveNotes) -> None
 
 def _packets(link: Link, server: ServerSpec, most: int | None = None) -> Link:
     """*link* with the packets that all on its way allow; *most* is an adapter's payload."""
-    payload = min(server.max_payload or MPS_BYTES, most or PAYLOADS[-1])
-    return replace(link, mps=payload, mrrs=server.max_read_request or MRRS_BYTES)
+    payload = min(server.max_payload or links.MPS_BYTES, most or links.PAYLOADS[-1])
+    return replace(link, mps=payload, mrrs=server.max_read_request or links.MRRS_BYTES)
 
 
 def _trained(link: Link, other: Link, name: str, at: str, notes: ResolveNotes) -> Link:
-    trained = slower(link, other)
+    trained = links.slower(link, other)
     if trained != link:
         notes.assume(f"{name}: {link} runs as {trained} at {at}")
     return trained

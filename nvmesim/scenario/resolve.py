@@ -8,16 +8,7 @@ from nvmesim.catalog.links import MPS_BYTES, MRRS_BYTES
 from nvmesim.catalog.profile import StackProfile
 from nvmesim.errors import LimitError
 from nvmesim.limits import at_most
-from nvmesim.scenario.hardware import (
-    ResolveNotes,
-    bays_of,
-    profile,
-    resolve_adapters,
-    resolve_drives,
-    resolve_interconnect,
-    resolve_roots,
-    resolve_sockets,
-)
+from nvmesim.scenario import hardware
 from nvmesim.scenario.pools import check_loads
 from nvmesim.scenario.resolved import ResolvedScenario, RunSettings, WorkloadGroup
 from nvmesim.scenario.schema import RunSpec, Scenario
@@ -40,9 +31,10 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     (['drive0', 'drive1', 'drive2', 'drive3'], 128)
     """
     check_counts(scenario)
-    notes = ResolveNotes()
+    notes = hardware.ResolveNotes()
     stack = cast(
-        StackProfile, profile("stack", scenario.server.stack, scenario.base, "server.stack")
+        StackProfile,
+        hardware.profile("stack", scenario.server.stack, scenario.base, "server.stack"),
     )
     if "stack" not in scenario.server.model_fields_set:
         notes.assume(f"server.stack: {stack.name} taken")
@@ -54,11 +46,11 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
     used += ["sqpoll"] if any(spec.sqthread_poll for spec in scenario.workload) else []
     used += ["remote"] if len(scenario.server.sockets) > 1 else []
     notes.profile(stack, *used)
-    sockets = resolve_sockets(scenario, notes)
-    interconnect = resolve_interconnect(scenario, sockets, notes)
-    roots = resolve_roots(scenario, sockets)
-    adapters = resolve_adapters(scenario, sockets, roots, notes)
-    drives = resolve_drives(scenario, sockets, adapters, roots, interconnect, notes)
+    sockets = hardware.resolve_sockets(scenario, notes)
+    interconnect = hardware.resolve_interconnect(scenario, sockets, notes)
+    roots = hardware.resolve_roots(scenario, sockets)
+    adapters = hardware.resolve_adapters(scenario, sockets, roots, notes)
+    drives = hardware.resolve_drives(scenario, sockets, adapters, roots, interconnect, notes)
     volumes = resolve_volumes(scenario, drives, notes)
     workload = resolve_workload(scenario, stack, sockets, drives, volumes, notes)
     check_groups(workload)
@@ -77,7 +69,7 @@ def resolve(scenario: Scenario) -> ResolvedScenario:
         background=scenario.server.background,
         max_payload=scenario.server.max_payload or MPS_BYTES,
         max_read_request=scenario.server.max_read_request or MRRS_BYTES,
-        bays=bays_of(scenario.server),
+        bays=hardware.bays_of(scenario.server),
         assumptions=tuple(notes.assumptions),
         ignored=tuple(notes.ignored),
     )

@@ -12,14 +12,7 @@ import numpy as np
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import Notes
-from nvmesim.capture.readers.blkparse import (
-    FLUSH_STEPS,
-    MAX_SECONDS,
-    MAX_SECTOR,
-    STEPS,
-    from_zero,
-    paired_blocks,
-)
+from nvmesim.capture.readers import blkparse
 from nvmesim.capture.requests import FLUSH, OTHER, READ, WRITE
 from nvmesim.capture.requests.pairing import Events
 from nvmesim.capture.requests.table import Block, requests_capture
@@ -86,7 +79,7 @@ def binary_blocks(source: Source, notes: Notes) -> Iterator[Block]:
         _binary_events(source if path == source.path else Source(path, (), source.on_read), notes)
         for path in found
     ]
-    yield from paired_blocks(from_zero(_merged(files)), notes)
+    yield from blkparse.paired_blocks(blkparse.from_zero(_merged(files)), notes)
 
 
 def _records(data: bytes, notes: Notes) -> tuple[np.ndarray, int]:
@@ -119,8 +112,8 @@ def _scan(records: np.ndarray, notes: Notes) -> tuple[Events, int]:
     kind = np.where(categories & NOTIFY_BIT, 0, records["action"] & 0xFFFF)
     letter = np.where(kind < _LETTERS.size, _LETTERS[np.minimum(kind, _LETTERS.size - 1)], 0)
     sectors, sector = records["bytes"] // 512, records["sector"]
-    is_late = records["time"] > MAX_SECONDS * 10**9
-    is_step = ~is_late & ((sectors == 0) | (sector > MAX_SECTOR))
+    is_late = records["time"] > blkparse.MAX_SECONDS * 10**9
+    is_step = ~is_late & ((sectors == 0) | (sector > blkparse.MAX_SECTOR))
     notes.skipped += int(((letter > 0) & is_late).sum())
     steps = int(((letter > 0) & is_step & (letter != ord("Q"))).sum())
     good = (letter > 0) & ~is_late & ~is_step
@@ -145,7 +138,7 @@ def _binary_events(source: Source, notes: Notes) -> Iterator[Events]:
             if len(events):
                 yield events
     notes.skipped += bool(carried)
-    notes.say(steps, FLUSH_STEPS, STEPS)
+    notes.say(steps, blkparse.FLUSH_STEPS, blkparse.STEPS)
 
 
 def _merged(files: list[Iterator[Events]]) -> Iterator[Events]:

@@ -6,17 +6,8 @@ from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError, nearest
-from nvmesim.scenario.loads.fio_options import (
-    ALIASES,
-    IGNORED,
-    KNOWN,
-    OPS,
-    FioOptions,
-    Op,
-    ParsedLoad,
-    whole,
-    why_refused,
-)
+from nvmesim.scenario.loads import fio_options as fio
+from nvmesim.scenario.loads.fio_options import ParsedLoad, whole
 
 Sections = list[tuple[str, dict[str, str]]]
 """Name and options of each job, with what it inherits from [global]."""
@@ -95,12 +86,14 @@ def _option(text: str, where: str) -> tuple[str, str]:
     """Return (name, value) of one line; a name alone means 1."""
     name, equals, value = text.partition("=")
     name = name.strip().lower()
-    name = ALIASES.get(name, name)
-    why = why_refused(name, value.strip())
+    name = fio.ALIASES.get(name, name)
+    why = fio.why_refused(name, value.strip())
     if why:
         raise ScenarioError(f"{where}: {text!r} {why}")
-    if name not in KNOWN:
-        raise ScenarioError(f"{where}: {name!r} is not a known fio option; {nearest(name, KNOWN)}")
+    if name not in fio.KNOWN:
+        raise ScenarioError(
+            f"{where}: {name!r} is not a known fio option; {nearest(name, fio.KNOWN)}"
+        )
     return name, value.strip() if equals else "1"
 
 
@@ -124,11 +117,11 @@ def _command(line: str, key: str) -> Sections:
 
 
 def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
-    job = FioOptions(given, where=f"{where} [{name}]")
+    job = fio.FioOptions(given, where=f"{where} [{name}]")
     mode, read = job.mode(), job.read_fraction()
     assert mode is not None
-    ops: list[Op] = [op for op in OPS if mode.direction in (op, "mixed")]
-    mixes = {op: tuple((job.block_sizes(op) or {}).items()) for op in OPS}
+    ops: list[fio.Op] = [op for op in fio.OPS if mode.direction in (op, "mixed")]
+    mixes = {op: tuple((job.block_sizes(op) or {}).items()) for op in fio.OPS}
     sizes = mixes[ops[0]]
     depth, files = job.iodepth() or 1, job.filenames()
     align = job.size("ba") if "," not in given.get("ba", "") else None
@@ -168,7 +161,7 @@ def _load(name: str, given: dict[str, str], where: str) -> ParsedLoad:
     return ParsedLoad(name, fields, files, span_percent, offset_percent, tuple(_ignored(job)))
 
 
-def _syncs(job: FioOptions, direction: str) -> dict[str, Any]:
+def _syncs(job: fio.FioOptions, direction: str) -> dict[str, Any]:
     """Options fsync and fdatasync count writes; a sync mode makes each reach the media (FUA)."""
     fsync = job.whole("fsync", 0, 0, 10**9)
     every = fsync or job.whole("fdatasync", 0, 0, 10**9)
@@ -181,11 +174,11 @@ def _syncs(job: FioOptions, direction: str) -> dict[str, Any]:
     return {"sync_every": every, "write_through": through, "commits": bool(fsync)}
 
 
-def _ignored(job: FioOptions) -> list[str]:
+def _ignored(job: fio.FioOptions) -> list[str]:
     """Options that do not shape the load, as they were written."""
     why = {"write_barrier": ": no engine acts on it"}
     given = job.given
-    shown = [f"{name}={given[name]}{why.get(name, '')}" for name in given if name in IGNORED]
+    shown = [f"{name}={given[name]}{why.get(name, '')}" for name in given if name in fio.IGNORED]
     shown += [f"ioengine={given['ioengine']}"] if "ioengine" in given else []
     if given.get("direct") == "0":
         shown.append("direct=0: the page cache that fio would use is not modelled")
