@@ -26,16 +26,7 @@ from nvmesim.show import page as html
 from nvmesim.show.blocks import Line
 from nvmesim.show.report import page
 from nvmesim.show.words import one_line
-from nvmesim.ui.answer import (
-    Quote,
-    answer,
-    first,
-    names_of,
-    on_one_page,
-    page_blocks,
-    states_of,
-    with_designs,
-)
+from nvmesim.ui import answer as shown
 from nvmesim.ui.controls import start
 from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
 
@@ -134,17 +125,17 @@ def first_look(scenario: Scenario, seed: int | None = None) -> Result:
 def refine(job: Job, tables: Mapping[str, Any]) -> None:
     """Publish the figures of a first look, then the whole answer with its intervals."""
     scenario = scenario_of(tables)
-    job.publish(first(first_look(scenario)), stage="first")
+    job.publish(shown.first(first_look(scenario)), stage="first")
     whole = simulate(
         scenario, curve=True, over_time=False, max_wall_s=MOST_WALL_S, progress=job.progress
     )
     job.tell("writing the report")
     total = whole.total
-    job.publish(answer(whole), stage="complete", iops=total.iops.to_json(),
+    job.publish(shown.answer(whole), stage="complete", iops=total.iops.to_json(),
                 p99_s=total.latency.percentiles[99.0],
                 verdict=whole.bottleneck.verdict)  # fmt: skip
     text = to_text(tables)
-    job.keep_report(with_designs(page(whole, scenario_text=text), [text]))
+    job.keep_report(shown.with_designs(page(whole, scenario_text=text), [text]))
 
 
 def designs_of(texts: Any) -> list[dict[str, Any]]:
@@ -163,7 +154,7 @@ def compare_designs(
 ) -> None:
     """Publish the designs side by side, and each against the first with common random numbers."""
     designs = [scenario_of(t) for t in tables]
-    states = [states_of(t) for t in tables]
+    states = [shown.states_of(t) for t in tables]
     steps = 2 * len(designs) - 1 + sum(map(len, states))
     done = 0
 
@@ -184,16 +175,16 @@ def compare_designs(
         healthy = simulated(f"simulating {name}", design)
         other = {state: simulated(f"{name}, {state}", scenario_of(changed))
                  for state, changed in states[n].items()}  # fmt: skip
-        quotes.append(Quote(tables[n], prices[n], healthy, **other))
+        quotes.append(shown.Quote(tables[n], prices[n], healthy, **other))
     gains = []
     for design in designs[1:]:
         gains.append(compare(designs[0], design, progress=progress))
         done += 1
-    blocks = page_blocks(quotes, gains)
+    blocks = shown.page_blocks(quotes, gains)
     job.publish(html.html(blocks), stage="complete")
-    title = " against ".join(names_of(quotes))
+    title = " against ".join(shown.names_of(quotes))
     file = html.document(title, [Line(title, "title"), *blocks])
-    job.keep_report(on_one_page(with_designs(file, [to_text(t) for t in tables])))
+    job.keep_report(shown.on_one_page(shown.with_designs(file, [to_text(t) for t in tables])))
 
 
 def choose_design(job: Job, goal: Mapping[str, Any]) -> None:

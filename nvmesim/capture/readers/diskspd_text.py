@@ -10,13 +10,7 @@ from typing import Final, NamedTuple
 
 from nvmesim.capture.capture import OPS, Capture, Op
 from nvmesim.capture.checked_numbers import number, results, tell_apart, whole
-from nvmesim.capture.readers.diskspd_xml import (
-    DiskspdCounts,
-    DiskspdTarget,
-    TimeSpan,
-    checked_table,
-    measurements,
-)
+from nvmesim.capture.readers import diskspd_xml
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import ScenarioError
 from nvmesim.scenario.loads.diskspd import parse, size_bytes
@@ -80,7 +74,7 @@ def read(source: Source) -> Capture:
         total = run.span.total
         if run.span.seconds and total is not None and {"read", "write"} <= total.keys():
             _finish(run, total, parse.cpus)
-            runs.append(measurements(run.span, parse.version))
+            runs.append(diskspd_xml.measurements(run.span, parse.version))
         else:
             parse.warnings.append(f"{run.span.label}: its tables are cut (left out)")
     return results(source, FORMAT, tell_apart(runs), parse.warnings, version=parse.version)
@@ -127,13 +121,13 @@ def _unwrapped(lines: list[str]) -> list[str]:
 class _Run(NamedTuple):
     """The results of a time span, and what stands before them."""
 
-    span: TimeSpan
-    profile: TimeSpan | None
+    span: diskspd_xml.TimeSpan
+    profile: diskspd_xml.TimeSpan | None
     """Its input parameters, unless they were cut away."""
     command: str
 
 
-def _finish(run: _Run, total: dict[Op, DiskspdCounts], cpus: int | None) -> None:
+def _finish(run: _Run, total: dict[Op, diskspd_xml.DiskspdCounts], cpus: int | None) -> None:
     """Give the span its profile; counts by target only if no thread row was cut."""
     span, profile = run.span, run.profile
     if profile is not None:
@@ -153,7 +147,7 @@ def _finish(run: _Run, total: dict[Op, DiskspdCounts], cpus: int | None) -> None
         span.counts = {}
 
 
-def _command_targets(command: str) -> list[DiskspdTarget]:
+def _command_targets(command: str) -> list[diskspd_xml.DiskspdTarget]:
     """The targets of a command line with their load, where the input parameters were cut away.
 
     None of a command that cannot be read.
@@ -165,7 +159,7 @@ def _command_targets(command: str) -> list[DiskspdTarget]:
     fields = load.fields
     ((size, _),) = fields["block_sizes"]
     return [
-        DiskspdTarget(
+        diskspd_xml.DiskspdTarget(
             path=path,
             block_size=size,
             outstanding=fields["outstanding"],
@@ -180,7 +174,7 @@ def _command_targets(command: str) -> list[DiskspdTarget]:
 
 @dataclass
 class _Parse:
-    profiles: list[TimeSpan] = field(default_factory=list)
+    profiles: list[diskspd_xml.TimeSpan] = field(default_factory=list)
     """Input parameters of the run that is read: one a time span."""
     runs: list[_Run] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -189,7 +183,7 @@ class _Parse:
     version: str | None = None
     waits: bool = False
     """True if a run has begun that has no results yet."""
-    span: TimeSpan | None = None
+    span: diskspd_xml.TimeSpan | None = None
     """The time span whose results are being read."""
     title: str = ""
     """The last line with text, which may be the title of a percentile table."""
@@ -207,7 +201,7 @@ class _Parse:
         started = _RESULTS.match(text)
         if started:
             at = min(max(int(started[1]), 1), len(self.profiles)) - 1
-            self.span = TimeSpan(label=f"timespan {int(started[1])}")
+            self.span = diskspd_xml.TimeSpan(label=f"timespan {int(started[1])}")
             profile = self.profiles[at] if at >= 0 else None
             self.runs.append(_Run(self.span, profile, self.command))
             self.waits = False
@@ -235,14 +229,14 @@ class _Parse:
     def _parameter(self, text: str) -> None:
         key, _, value = (part.strip() for part in text.partition(":"))
         if key in ("timespan", "job"):
-            self.profiles.append(TimeSpan(label=text))
+            self.profiles.append(diskspd_xml.TimeSpan(label=text))
         elif key in ("cpu count", "processor count"):
             self.cpus = whole(value)
             self.version = ">=2.2" if key == "cpu count" else "linux"
         elif not self.profiles:
             return
         elif key == "path":
-            self.profiles[-1].targets.append(DiskspdTarget(path=value.strip("'")))
+            self.profiles[-1].targets.append(diskspd_xml.DiskspdTarget(path=value.strip("'")))
         elif key == "warm up time":
             self.profiles[-1].warmup_s = number(value.rstrip("s"))
         elif key == "total threads":
@@ -250,7 +244,7 @@ class _Parse:
         elif self.profiles[-1].targets:
             self._target(text, key, value, self.profiles[-1].targets[-1])
 
-    def _target(self, text: str, key: str, value: str, target: DiskspdTarget) -> None:
+    def _target(self, text: str, key: str, value: str, target: diskspd_xml.DiskspdTarget) -> None:
         ratio, rate = _RATIO.search(text), _RATE.search(text)
         for start, name, setting in _SETTINGS:
             if text.startswith(start):
@@ -277,7 +271,7 @@ class _Parse:
 
     # Results
 
-    def _result(self, text: str, span: TimeSpan) -> None:
+    def _result(self, text: str, span: diskspd_xml.TimeSpan) -> None:
         key, _, value = (part.strip() for part in text.partition(":"))
         if key in ("actual test time", "test time"):
             span.seconds = number(value.rstrip("s"))
@@ -295,7 +289,7 @@ class _Parse:
         elif "|" in text and self.columns:
             self._row(text, span)
 
-    def _cpu(self, text: str, span: TimeSpan) -> None:
+    def _cpu(self, text: str, span: diskspd_xml.TimeSpan) -> None:
         percents = [number(cell) for cell in text.split("|") if cell.strip().endswith("%")]
         if text.startswith("avg"):
             # Linux puts the first figure behind "avg:" in the same cell.
@@ -305,7 +299,7 @@ class _Parse:
         elif percents and percents[0] is not None:
             span.busiest_pct = max(percents[0], span.busiest_pct or 0.0)
 
-    def _row(self, text: str, span: TimeSpan) -> None:
+    def _row(self, text: str, span: diskspd_xml.TimeSpan) -> None:
         is_total = text.startswith("total:")
         cells = text.removeprefix("total:").split("|")
         names = self.columns[1:] if is_total else self.columns
@@ -320,7 +314,7 @@ class _Parse:
         stddev = number(row.get("latstddev"))
         if is_total:
             span.total = span.total or {}
-            span.total[self.op] = DiskspdCounts(count, n_bytes)
+            span.total[self.op] = diskspd_xml.DiskspdCounts(count, n_bytes)
             span.means[self.op] = (mean, stddev) if count else (None, None)
             self.columns = []
         else:
@@ -353,7 +347,7 @@ class _Parse:
             if 100.0 not in values:
                 span.warnings.append(f"{op}: its percentile table is cut (left out)")
             else:
-                found[op] = checked_table(values, span.warnings, op)
+                found[op] = diskspd_xml.checked_table(values, span.warnings, op)
         if is_overall:
             span.percentiles = found
         else:

@@ -17,14 +17,7 @@ import numpy as np
 
 from nvmesim.capture.capture import OPS, Capture, Latency, Measurement, OpResult, fio_bin_value
 from nvmesim.capture.checked_numbers import MAX_COUNT, MAX_LATENCY_S, MAX_RATE, Fields, tell_apart
-from nvmesim.capture.readers.fio.fio_jobs import (
-    ALL_CLIENTS,
-    INTERRUPTED,
-    TRIMS,
-    FioJob,
-    measure_groups,
-    reason,
-)
+from nvmesim.capture.readers.fio import fio_jobs
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
 from nvmesim.scenario.loads.fio_options import FioOptions
@@ -74,13 +67,13 @@ def read(source: Source) -> Capture:
                 if (name := entry.text("name"))
                 and (used := entry.number("util", most=1e6)) is not None
             }
-            measured.append(measure_groups(source, jobs, util, warnings, found.stderr))
+            measured.append(fio_jobs.measure_groups(source, jobs, util, warnings, found.stderr))
             rows += len(jobs)
         except CaptureError as error:
             problems.append(error)
     if problems and not measured:
         raise problems[0]
-    warnings += [f"left out: {reason(source, problem)}" for problem in problems]
+    warnings += [f"left out: {fio_jobs.reason(source, problem)}" for problem in problems]
     return Capture(
         file=source.path,
         format="fio-json",
@@ -92,7 +85,7 @@ def read(source: Source) -> Capture:
     )
 
 
-def jobs_of_runs(source: Source) -> list[tuple[str, list[FioJob]]]:
+def jobs_of_runs(source: Source) -> list[tuple[str, list[fio_jobs.FioJob]]]:
     """Return version and jobs of every run in *source*, without judging whether they are good."""
     return [(_version(run), _read_jobs(source, run)) for run in _final_runs(_parse(source).objects)]
 
@@ -178,7 +171,7 @@ def _objects(source: Source, text: str) -> _Found:
     if rest is not None:
         line = text.count("\n", 0, rest.end()) + 1
         found.warnings.append(f"what follows the last whole report is cut or none, at line {line}")
-    if INTERRUPTED in text:
+    if fio_jobs.INTERRUPTED in text:
         found.warnings.append("the run was interrupted by a signal")
     return found
 
@@ -302,13 +295,13 @@ def _common_options(table: Mapping[str, Any]) -> dict[str, object]:
     return {key: item[key] for item in tables if isinstance(item, dict) for key in item}
 
 
-def _read_jobs(source: Source, run: Mapping[str, Any]) -> list[FioJob]:
+def _read_jobs(source: Source, run: Mapping[str, Any]) -> list[fio_jobs.FioJob]:
     """Return the jobs of a *run*; of clients and servers the clients', not fio's sum of them."""
     root = Fields(source, "", run)
     entries = list(root.rows("jobs"))
     if not entries:
         clients = list(root.rows("client_stats"))
-        entries = [e for e in clients if e.text("jobname") != ALL_CLIENTS] or clients
+        entries = [e for e in clients if e.text("jobname") != fio_jobs.ALL_CLIENTS] or clients
     if not entries:
         do = "fio ran none: look at its messages and repeat the capture"
         raise source.error("has no jobs", do)
@@ -322,7 +315,7 @@ def _identity(entry: Fields) -> tuple[str, int, str]:
     return entry.text("hostname") or "", entry.count("groupid") or 0, name
 
 
-def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> FioJob:
+def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> fio_jobs.FioJob:
     own = entry.fields("job options")
     options = FioOptions({**common, **(own.table if own else {})})
     host, group, name = _identity(entry)
@@ -333,7 +326,7 @@ def _job(entry: Fields, common: Mapping[str, object], same_name: int) -> FioJob:
     runtime = max(runtimes.values())
     threads, notes = _threads(entry, options, same_name, runtime)
     error, levels = entry.table.get("error"), entry.fields("iodepth_level")
-    return FioJob(
+    return fio_jobs.FioJob(
         name=name,
         group=group,
         options=options,
@@ -382,7 +375,7 @@ def _threads(
 def _other_work(entry: Fields) -> list[str]:
     trim, sync = entry.fields("trim"), entry.fields("sync")
     counts = {
-        (TRIMS, "trims are left out"): trim and trim.count("total_ios"),
+        (fio_jobs.TRIMS, "trims are left out"): trim and trim.count("total_ios"),
         (OTHER, "flushes (fsync) ran between the requests"): sync and sync.count("total_ios"),
         (OTHER, "requests failed and were continued over"): entry.count("total_err"),
     }

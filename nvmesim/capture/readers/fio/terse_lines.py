@@ -14,14 +14,7 @@ from typing import Final
 
 from nvmesim.capture.capture import Capture, Latency, Measurement, OpResult
 from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked, results, tell_apart
-from nvmesim.capture.readers.fio.fio_jobs import (
-    COUNT_TOLERANCE,
-    TRIMS,
-    FioJob,
-    measure_groups,
-    one_size,
-    reason,
-)
+from nvmesim.capture.readers.fio import fio_jobs
 from nvmesim.capture.readers.fio.normal_lines import StatedLoad, read_lines, read_stated_load
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
@@ -87,7 +80,7 @@ def read(source: Source) -> Capture:
     for run, good in zip(runs, jobs, strict=True):
         if good:
             util = run[0].disk_util() if len(run) == 1 else {}
-            measured.append(measure_groups(source, good, util, warnings))
+            measured.append(fio_jobs.measure_groups(source, good, util, warnings))
     version = last[-1].fio_version or _stated_load(text).version
     terse = f"terse {last[-1].version}"
     version = f"{version} ({terse})" if version else terse
@@ -97,10 +90,10 @@ def read(source: Source) -> Capture:
 
 def _jobs(
     source: Source, runs: list[list[_Line]], text: str, problems: list[str]
-) -> list[list[FioJob]]:
+) -> list[list[fio_jobs.FioJob]]:
     """Return the jobs of each run whose numbers can be; the others are added to *problems*."""
     errors: list[CaptureError] = []
-    found: list[list[FioJob]] = []
+    found: list[list[fio_jobs.FioJob]] = []
     single = sum(map(len, runs)) == 1
     rows, end = text.split("\n"), 0
     for run in runs:
@@ -116,7 +109,7 @@ def _jobs(
                 errors.append(error)
     if not any(found):
         raise errors[0]
-    problems += [reason(source, error) for error in errors]
+    problems += [fio_jobs.reason(source, error) for error in errors]
     return found
 
 
@@ -244,12 +237,12 @@ class _Line:
     def runtime_ms(self) -> float:
         return max(self.number_at(at + 3, 1e12) for at in self.blocks.values())
 
-    def job(self, load: StatedLoad, single: bool) -> FioJob:
+    def job(self, load: StatedLoad, single: bool) -> fio_jobs.FioJob:
         name = shown(self.fields[self.name_at], 60)
         group = int(self.number_at(self.name_at + 1, 1e9))
         options = load.options(group, name)
         results = {op: self._result(at, options, op) for op, at in self.blocks.items()}
-        return FioJob(
+        return fio_jobs.FioJob(
             name=name,
             group=group,
             options=options,
@@ -259,7 +252,7 @@ class _Line:
             threads=load.threads if single else 1 if load.threads else None,
             user_pct=self.number_at(self.tail, 1e6),
             system_pct=self.number_at(self.tail + 1, 1e6),
-            notes=(Warning(TRIMS, "trims are left out"),) if results.get("trim") else (),
+            notes=(Warning(fio_jobs.TRIMS, "trims are left out"),) if results.get("trim") else (),
             switches=round(self.number_at(self.tail + 2, 2**62)),
             levels={
                 level: self.number_at(self.tail + 5 + k, 1e6) for k, level in enumerate(_LEVELS)
@@ -274,11 +267,11 @@ class _Line:
         if not iops or not runtime_s:
             return None
         count = max(1, round(iops * runtime_s))
-        size = one_size(options, op)
+        size = fio_jobs.one_size(options, op)
         if size is not None:
             # IOPS are printed without decimals, KiB are exact.
             exact = int(kib) * 1024 // size
-            if abs(exact / runtime_s - iops) <= 1 + COUNT_TOLERANCE * iops:
+            if abs(exact / runtime_s - iops) <= 1 + fio_jobs.COUNT_TOLERANCE * iops:
                 count, iops = exact, exact / runtime_s
         return OpResult(
             count=count,
