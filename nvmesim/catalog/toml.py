@@ -81,7 +81,7 @@ def outside(tables: Mapping[str, Any], base: Path, trusted: Collection[object] =
     """Return what is wrong with the first file that *tables* names elsewhere; None if none is.
 
     Elsewhere is neither below *base* nor below the current folder. What is *trusted* was typed by
-    the user and may lead anywhere.
+    the user and may lead anywhere, as may the files in a goal's list of candidates.
 
     >>> outside({"drives": [{"profile": "../../../p.toml"}]}, Path("/srv/mail"))[:42]
     "drives.0.profile names '../../../p.toml', "
@@ -91,7 +91,8 @@ def outside(tables: Mapping[str, Any], base: Path, trusted: Collection[object] =
         # Not resolved: a link within the folder is the user's own.
         there = os.path.abspath(base / reference)
         is_file = not reference.startswith(_COMMAND_LINES)
-        if is_file and reference not in trusted and not there.startswith(inside):
+        listed = key.rpartition(".")[2].isdecimal()
+        if is_file and not listed and reference not in trusted and not there.startswith(inside):
             return (
                 f"{key} names {reference!r}, outside the file's folder and the one you are in; "
                 f"run from a folder above both, or type it yourself: --set {key}={reference}"
