@@ -178,8 +178,8 @@ def _named(name: str | None, parts: Sequence[Part], key: str, what: str) -> Part
         return None
     found = {part.name: part for part in parts}
     if name not in found:
-        hint = nearest(name, found) if found else f"the scenario has no {what}"
-        raise ScenarioError(f"{key} is {name!r}, which is no {what}; {hint}")
+        hint = nearest(name, found) if found else "the scenario has none"
+        raise ScenarioError(f"{key} is {name!r}, which is not {what}; {hint}")
     return found[name]
 
 
@@ -192,7 +192,7 @@ def resolve_adapters(
         key = f"adapters.{index}"
         if spec.name in (adapter.name for adapter in adapters):
             raise ScenarioError(f"{key}.name is {spec.name!r}, which another adapter has")
-        root = _named(spec.root, roots, f"{key}.root", "root complex")
+        root = _named(spec.root, roots, f"{key}.root", "a root complex")
         check_socket(spec.socket, sockets, f"{key}.socket")
         if root is None and "socket" not in spec.model_fields_set and len(sockets) > 1:
             notes.assume(f"{key}: socket not stated, 0 taken")
@@ -242,8 +242,8 @@ def resolve_drives(
         part = cast(DriveProfile, profile("drive", spec.profile, scenario.base, f"{key}.profile"))
         in_state = _in_state(part, spec.state, key, notes)
         notes.profile(in_state)
-        adapter = _named(spec.behind, adapters, f"{key}.behind", "adapter")
-        root = _named(spec.root, roots, f"{key}.root", "root complex")
+        adapter = _named(spec.behind, adapters, f"{key}.behind", "an adapter")
+        root = _named(spec.root, roots, f"{key}.root", "a root complex")
         socket, holder = spec.socket or 0, root or adapter
         if holder is not None:
             socket = holder.socket
