@@ -28,7 +28,7 @@ from nvmesim.show.report import server
 from nvmesim.study.best import STATES, in_state, volumes_of
 from nvmesim.study.choose import capacity
 from nvmesim.study.designs import heading, short_keys, value_words
-from nvmesim.ui.controls import controls, parts
+from nvmesim.ui.controls import form, parts
 
 SURE: Final = 0.9
 """Probability from which the page says that a goal is met, or missed below 1 minus it."""
@@ -214,7 +214,7 @@ def _in_words(key: str) -> tuple[str, Callable[[str], str]]:
     ('HPE ProLiant DL380 Gen11 (2U)', 'drive 3 has failed')
     """
     bare, table = re.sub(r"\.\d+(?=\.)", "", key), re.search(r"\.(\d+)(?=\.)", key)
-    control = next((c for c in controls() if c.key.replace(".0.", ".") == bare), None)
+    control = next((c for c in form("design") if c.key.replace(".0.", ".") == bare), None)
     if control is None:
         return heading(key.removeprefix("volume.")), str
     label = control.label + (f", table {int(table[1]) + 1}" if table else "")

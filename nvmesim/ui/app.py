@@ -30,9 +30,8 @@ from nvmesim.show.charts import bundle
 from nvmesim.show.page import asset
 from nvmesim.ui.answer import pdf_of
 from nvmesim.ui.api import Api, posted, uploaded
-from nvmesim.ui.controls import controls, parts, start, values
+from nvmesim.ui.controls import form, parts, start, values
 from nvmesim.ui.goal_form import START as GOAL
-from nvmesim.ui.goal_form import goal_controls
 from nvmesim.ui.guard import Guard
 from nvmesim.ui.jobs import Jobs, PageJob
 from nvmesim.version import __version__
@@ -78,7 +77,7 @@ def create_app(token: str, port: int, opened: Sequence[str] = ()) -> Starlette:
 
 def _page(request: Request) -> Response:
     name = request.scope["path"].strip("/") or "design"
-    shown = goal_controls() if name == "choose" else controls() if name == "design" else []
+    shown = form(name) if name in ("design", "choose") else []
     grouped = {k: list(v) for k, v in groupby(shown, lambda c: c.group)}
     return HTMLResponse(_TEMPLATES.get_template(f"{name}.html").render(
         page=name, pages=PAGES, groups=grouped, version=__version__, toml=to_text(start()),

@@ -1,14 +1,16 @@
 """The controls of the design page: each is a key of the scenario, or a choice that sets some."""
 
 import functools
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Final, Literal, get_args
 
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, PlatformProfile
 from nvmesim.errors import InputError
-from nvmesim.raid.levels import CHOICES
+from nvmesim.raid.levels import CHOICES, MD_LEVELS
 from nvmesim.raid.levels import POOL_LEVELS as POOLS
 from nvmesim.scenario.fields import Strict
 from nvmesim.scenario.load import with_values
@@ -20,8 +22,7 @@ from nvmesim.units import PS_PER_S
 
 Tables = dict[str, Any]
 PartKind = Literal["drive", "cpu", "platform"]
-MOST_DRIVES: Final = 24
-"""Where the slider ends; more can be typed."""
+NO_RAID: Final = "no RAID: each drive by itself"
 
 
 @dataclass(frozen=True)
@@ -43,48 +44,29 @@ class Control:
     hint: str = ""
 
 
-def controls() -> list[Control]:
-    """Return the controls in the order of the page; choices and least values are the schema's."""
-    access = get_args(get_args(WorkloadSpec.model_fields["access"].annotation)[0])
-    return [
-        Control("server.platform", "Server or instance", "Server", "part", kind="platform",
-                hint="its bays, lanes and sockets; empty: a server of your own"),
-        Control("server.sockets.cpu", "CPU", "Server", "part", kind="cpu"),
-        Control("server.sockets", "Sockets", "Server", "choice", _same("1", "2")),
-        Control("server.stack", "Storage stack", "Server", "choice", _models("stack")),
-        Control("drives.profile", "Drive", "Drives", "part",
-                hint="a model, a maker or a size finds it"),
-        Control("drives.count", "Number of drives", "Drives", "range",
-                low=limit(DriveSpec, "count"), high=MOST_DRIVES),
-        Control("drives.socket", "Attached to", "Drives", "choice",
-                (("0", "socket 0"), ("1", "socket 1"), ("spread", "both sockets, half each"))),
-        Control("volume.raid", "RAID level", "Volume", "choice",
-                tuple((r, "no RAID: each drive by itself" if r == "none" else r.upper())
-                      for r in CHOICES)),
-        Control("volume.engine", "RAID engine", "Volume", "choice", _models("raid-engine")),
-        Control("volume.chunk", "Chunk", "Volume", "choice", _same("4 KiB", "16 KiB", "64 KiB",
-                "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
-        Control("volume.recordsize", "Record", "Volume", "choice", _same("4 KiB", "8 KiB",
-                "16 KiB", "32 KiB", "64 KiB", "128 KiB", "256 KiB", "1 MiB")),
-        Control("volume.degraded", "Condition", "Volume", "choice",
-                (("healthy", "all drives work"), ("failed", "one drive has failed"),
-                 ("rebuilding", "the failed drive is rebuilt"))),
-        Control("workload", "Start from", "Load", "choice",
-                (("", "own load"), *((k, p.title) for k, p in PRESETS.items()))),
-        Control("workload.0.block_size", "Block size", "Load", "choice", _same("512 B", "4 KiB",
-                "8 KiB", "16 KiB", "32 KiB", "64 KiB", "128 KiB", "256 KiB", "512 KiB", "1 MiB")),
-        Control("workload.0.access", "Access", "Load", "choice",
-                _same(*access)),
-        Control("workload.0.read", "Share of reads", "Load", "range",
-                low=limit(WorkloadSpec, "read"), high=limit(WorkloadSpec, "read", "le"), step=0.05),
-        Control("workload.0.threads", "Threads per target", "Load", "range",
-                low=limit(WorkloadSpec, "threads"), high=128),
-        Control("workload.0.outstanding", "Outstanding per thread", "Load", "range",
-                low=limit(WorkloadSpec, "outstanding"), high=256),
-        Control("workload.0.rate", "Fixed rate", "Load", "text",
-                hint="such as 500k/s: requests arrive at this rate; empty: closed loop"),
-        Control("workload.0.slo", "Goal for p99", "Goal", "text", hint="such as 1 ms"),
-    ]  # fmt: skip
+def form(name: str) -> list[Control]:
+    """Return the controls of a form of ``forms.toml``; least values are the schema's.
+
+    >>> [control.key for control in form("design")][:2]
+    ['server.platform', 'server.sockets.cpu']
+    """
+    found = []
+    for group, fields in _forms()[name].items():
+        for stated in fields:
+            choices, ends = stated.get("choices", ()), {}
+            if stated["form"] == "range":
+                first, *_, field = stated["key"].split(".")
+                spec = _SPECS[first]
+                ends = {"low": limit(spec, field), "high": limit(spec, field, "le")}
+            listed = _LISTS[choices]() if isinstance(choices, str) else choices
+            shown = tuple((c, c) if isinstance(c, str) else tuple(c) for c in listed)
+            found.append(Control(**{**ends, **stated, "choices": shown, "group": group}))
+    return found
+
+
+@functools.cache
+def _forms() -> dict[str, dict[str, list[dict[str, Any]]]]:
+    return tomllib.loads((files(__package__) / "forms.toml").read_text("utf-8"))
 
 
 def limit(spec: type[Strict], field: str, which: str = "ge") -> int:
@@ -93,12 +75,21 @@ def limit(spec: type[Strict], field: str, which: str = "ge") -> int:
     return int(next(getattr(m, which) for m in found if hasattr(m, which)))
 
 
-def _same(*names: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name, name) for name in names)
-
-
 def _models(kind: Literal["stack", "raid-engine"]) -> tuple[tuple[str, str], ...]:
     return tuple((name, catalog.get(kind, name).model) for name in catalog.names(kind))
+
+
+_SPECS: Final[Mapping[str, type[Strict]]] = {"drives": DriveSpec, "workload": WorkloadSpec}
+"""First word of a control's key -> where the bounds of its last one stand."""
+_LISTS: Final[Mapping[str, Callable[[], Iterable[Any]]]] = {
+    "access": lambda: get_args(get_args(WorkloadSpec.model_fields["access"].annotation)[0]),
+    "levels": lambda: ((r, NO_RAID if r == "none" else r.upper()) for r in CHOICES),
+    "levels of md": lambda: ((level, level.upper()) for level in MD_LEVELS),
+    "loads": lambda: (("", "own load"), *((name, p.title) for name, p in PRESETS.items())),
+    "RAID engines": lambda: _models("raid-engine"),
+    "stacks": lambda: _models("stack"),
+}
+"""Choices of ``forms.toml`` that the program knows."""
 
 
 def start() -> Tables:
@@ -191,8 +182,7 @@ def put(tables: Mapping[str, Any], key: str, value: Any, own: Mapping[str, Any])
     >>> put(start(), "volume.raid", "raid6", {})["volume"][0]["raid"]
     'raid6'
     """
-    known = {control.key: control for control in controls()}
-    if key not in known:
+    if key not in (control.key for control in form("design")):
         raise InputError(f"{key[:60]!r} is not a control of this page; change it in the TOML")
     lists = {k: _listed(tables, k) for k in ("drives", "volume", "workload") if k in tables}
     whole = {**tables, **lists}
@@ -262,7 +252,8 @@ def _degraded(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
 
 def _platform(tables: Tables, value: Any, _: Mapping[str, Any]) -> Tables:
     """Take the sockets and adapters of a platform, with drives spread over its sockets."""
-    count = sum(d.get("count", 1) for d in tables.get("drives", [])) or MOST_DRIVES // 3
+    usual = start()["drives"][0]["count"]
+    count = sum(d.get("count", 1) for d in tables.get("drives", [])) or usual
     first = (tables.get("drives") or [{"profile": DRIVE}])[0]
     own = ("sockets", "interconnect", "platform")
     server = {k: v for k, v in tables["server"].items() if k not in own}
@@ -407,7 +398,7 @@ def unfit(tables: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     if problem_of(tables):
         return found
-    for control in controls():
+    for control in form("design"):
         if control.key in TRIED:
             tried = {value: _with(tables, control.key, value) for value, _ in control.choices}
             found[control.key] = {value: text for value, text in tried.items() if text}

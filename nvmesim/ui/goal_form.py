@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nvmesim.errors import InputError
-from nvmesim.raid.levels import MD_LEVELS
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.study.designs import goal_from_dict
-from nvmesim.ui.controls import Control
+from nvmesim.ui.controls import form
 from nvmesim.ui.trust import NOWHERE
 
 Tables = dict[str, Any]
@@ -27,35 +26,10 @@ SEPARATE: Final = "/"
 LISTS: Final = {"price": "prices", "power": "watts"}
 
 
-def goal_controls() -> list[Control]:
-    """Return the fields in the order of the page."""
-    levels = tuple((level, level.upper()) for level in MD_LEVELS)
-    survives = (("", "not asked"), ("0", "none"), ("1", "any one drive"), ("2", "any two drives"))
-    least = (("drives", "fewest drives"), ("price", "lowest price"), ("power", "least power"))
-    return [
-        Control("candidates/drives.0.count", "Numbers of drives", "Candidates", "text",
-                hint="such as 4, 6, 8 or 4..24..4"),
-        Control("candidates/volume.raid", "RAID levels", "Candidates", "ticks", levels),
-        Control("candidates/drives.0.profile", "Drives", "Candidates", "text",
-                hint="catalog names with commas; empty: the design's own"),
-        Control("constraints/iops", "IOPS at least", "What must hold", "text", hint="such as 400k"),
-        Control("constraints/p99", "p99 at most", "What must hold", "text", hint="such as 1 ms"),
-        Control("constraints/cpu", "CPU at most", "What must hold", "text", hint="such as 50%"),
-        Control("constraints/capacity", "Usable capacity at least", "What must hold", "text",
-                hint="such as 5 TB"),
-        Control("constraints/survives", "Survives the failure of", "What must hold", "choice",
-                survives, hint="the goal holds with so many missing, too"),
-        Control("constraints/price", "Price at most", "What must hold", "text"),
-        Control("constraints/power", "Power at most, W", "What must hold", "text"),
-        Control("objective/minimize", "Of those, take the", "Choice", "choice", least),
-        Control("currency", "Currency", "Choice", "text"),
-    ]  # fmt: skip
-
-
 def values(goal: Mapping[str, Any]) -> dict[str, Any]:
     """Return key -> value of every field of *goal*."""
     found: dict[str, Any] = {}
-    for control in goal_controls():
+    for control in form("choose"):
         table, _, key = control.key.rpartition(SEPARATE)
         value = (_table(goal, table) if table else goal).get(key, "")
         if control.form == "ticks":
@@ -74,7 +48,7 @@ def put(goal: Mapping[str, Any], key: str, value: Any) -> Tables:
     [8]
     """
     table, _, name = key.rpartition(SEPARATE)
-    known = {control.key for control in goal_controls()}
+    known = {control.key for control in form("choose")}
     if key not in known and table not in LISTS.values():
         raise InputError(f"{key[:60]!r} is not a field of this page; change it in the TOML")
     if not table:
