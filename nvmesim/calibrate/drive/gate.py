@@ -160,8 +160,8 @@ def caveats(
     yield from percentiles_missed(judged)
 
 
-TOLD_AS: Final = {"dies": "dies", "commands": "read commands"}
-"""Key of a number that rows may tell in one explanation alone -> what it is called if it was."""
+TOLD: Final = "read commands"
+"""Name of the controller's rate among what was fitted: some explanations alone tell it."""
 OR_MIX: Final = ", or a 70/30 mix"
 
 
@@ -170,13 +170,13 @@ def left_open(
 ) -> dict[str, str]:
     """*unknown* without numbers that were fitted after all, nor asking for what is in *rows*.
 
-    >>> left_open({"dies": "p99", "commands": f"p99{OR_MIX}"}, ["dies"], [])
-    {'commands': 'p99, or a 70/30 mix'}
+    >>> left_open({"dies": "p99", "commands": f"p99{OR_MIX}"}, ["read commands"], [])
+    {'dies': 'p99'}
     """
     if any(p.is_stated for p in rows):  # of a data sheet each figure is all there is
         return dict(unknown)
     has_mix = any(0 < p.read_fraction < 1 for p in rows)
-    left = {k: text for k, text in unknown.items() if TOLD_AS.get(k) not in free}
+    left = {k: text for k, text in unknown.items() if k != "commands" or TOLD not in free}
     return {k: text.removesuffix(OR_MIX) if has_mix else text for k, text in left.items()}
 
 

@@ -318,7 +318,6 @@ def _told_of_few(
     shape = ["cv"] if any(p.percentiles_s for p in points) else []
     names = ["base", *shape, "die"] if is_known else []
     names += ["commands"] if bank.ceiling == "controller" else []
-    names += ["dies"] if bank.ceiling == "dies" else []
     unidentified: dict[str, str] = {}
     if not is_known:
         unidentified |= dict.fromkeys(("read.base", "read.die"), "a read at depth 1")

@@ -31,7 +31,7 @@ from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.predict.uncertainty.standing import AWAY, NAMES, Evidence, Standing
 
 Group = Literal["rate", "middle", "tail"]
-EVIDENCE: Final[tuple[Evidence, ...]] = ("catalog", "near", "far")
+EVIDENCE: Final[tuple[Evidence, ...]] = ("catalog", "client", "near", "far")
 
 FREEDOM: Final = 4.0
 """Degrees of freedom: heavy tails, so that one wild source does not widen all. Source: Gelman et

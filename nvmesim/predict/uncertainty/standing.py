@@ -149,7 +149,7 @@ SMALL = (4096, 5000)
 """Bytes of the random requests that data sheets state: 4 KiB."""
 LARGE = 1 << 16
 """Least bytes of their sequential ones."""
-Evidence = Literal["catalog", "near", "far"]
+Evidence = Literal["catalog", "client", "near", "far"]
 Sheet = Literal["", "random reads", "random writes", "sequential"]
 """A figure that data sheets state."""
 NAMES = ("all", "rows 0", "few rows", "moved", "same", "share of reads", "more drives", "CPU",
@@ -202,7 +202,7 @@ class Standing:
         ('near', 'far')
         """
         if not self.rows or self.sheet:
-            return "catalog"
+            return "client" if self.cache else "catalog"
         is_alike = abs(self.size) <= NEAR and abs(self.read) <= ALIKE
         return "near" if is_alike and (self._moved() <= NEAR or self.between) else "far"
 
