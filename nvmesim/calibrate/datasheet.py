@@ -71,7 +71,7 @@ REACHED: Final = {
     "read_latency": Expected(1.0, 0.2), "write_latency": Expected(1.0, 0.3),
 }  # fmt: skip
 """What saturated rows reach, as a share of the data sheet's figure. Source: drives of
-`calibration/held-out` whose sheet is known: twelve of reads (0.91 to 1.10), twelve of writes in
+`calibration/held-out` whose sheet is known: twelve of reads (0.79 to 1.10), twelve of writes in
 the steady state (clouds hold to what they say, 1.0; sheets of drives promise it at worst, 1.1 to
 1.7), 27 and 21 of streams that no link stops (0.83 to 1.22). Latencies: assumed."""
 OF_CACHE: Final = {"random_read": Expected(0.75, 0.35), "random_write": Expected(0.8, 0.5)}

@@ -18,7 +18,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import open_ceiling
+from nvmesim.calibrate.drive.open_ceilings import open_ceiling
 from nvmesim.calibrate.drive.read_side import CEILINGS
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit
 from nvmesim.calibrate.evidence import Ceiling, Judged, Side, joint_of

@@ -7,7 +7,6 @@ X is not a ceiling. Sources: Little 1961; Denning and Buzen 1978 (operational bo
 Lavenberg 1980 (mean value analysis).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -19,7 +18,6 @@ from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.infer.problem import Coordinate
 from nvmesim.calibrate.points import FLASH_S, LONE_S, Point
-from nvmesim.catalog.links import Link
 from nvmesim.network.network import IN_ORDER
 
 LONE_DOUBT: Final = {True: 0.4, False: 0.6}
@@ -104,183 +102,6 @@ def row_kind(point: Point, lone: float, *, is_known: bool) -> RowKind:
     if in_flight(point) <= SHALLOW or (is_known and took <= ALONE * lone):
         return RowKind.LATENCY
     return RowKind.EITHER
-
-
-SHEET_CEILING: Final = {
-    "pcie": {True: (0.57, 0.35), False: (0.25, 0.8)},
-    "sata": {True: (0.45, 0.3), False: (0.35, 0.4)},
-}
-"""Most small random requests/s of flash behind PCIe or SATA, as a share of the bytes of its link,
-and the standard deviation of its logarithm, for reads (true) and for writes. Source: PCIe reads,
-data sheets of 35 drives of Gen3 to Gen5 (0.39 to 0.84, 0.27), with some doubt more, as older and
-smaller drives stay below their family's sheet; PCIe writes, rows of four jobs or more of nine
-sources of `calibration/held-out` (0.10 to 0.82, mean 0.25, 0.66): they are mostly of fresh flash,
-of which sheets say nothing (what lasts: 0.10). SATA, saturated rows of eight and of ten drives of
-`calibration/held-out` (0.26 to 0.53, mean 0.43, 0.26; 0.18 to 0.65, mean 0.34, 0.36); data sheets
-state 0.64 to 0.68 for reads."""
-
-COMMAND: Final = 4096
-"""Size of the requests of `SHEET_CEILING`."""
-FURTHEST: Final = 3.0
-"""Such deviations that a drive may be above all data sheets. Assumed."""
-
-
-def usual_ceiling(link: Link, *, read: bool) -> tuple[float, float]:
-    """`SHEET_CEILING` of a drive on *link*; one behind SAS may be as fast as one behind PCIe.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> usual_ceiling(parse_link("sata3"), read=True)
-    (0.45, 0.3)
-    """
-    return SHEET_CEILING.get(link.kind, SHEET_CEILING["pcie"])[read]
-
-
-def open_ceiling(
-    link: Link, size: int, top: float, *, read: bool, stated: Expected | None = None
-) -> tuple[float, float]:
-    """Median of a ceiling that no row shows, requests/s, and the deviation of its logarithm.
-
-    Drives of that link as their data sheets have them, or this one as its own has *stated* it,
-    those that do less than *top* left out.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> gen4 = parse_link("pcie4 x4")
-    >>> [round(open_ceiling(gen4, 4096, top, read=True)[0], -3) for top in (12e3, 900e3, 2e6)]
-    [1096000.0, 1247000.0, 2227000.0]
-    """
-    if stated:
-        return _above(*stated, top)
-    share, sd = usual_ceiling(link, read=read)
-    size = size if link.kind == "pcie" else min(size, COMMAND)  # SATA: larger ones fill the link
-    return _above(share * built_for(link) / size, sd, top)
-
-
-USUAL_LANES: Final = 4
-"""Lanes of nearly all NVMe drives: on fewer they are as fast as the link lets them."""
-
-
-def built_for(link: Link) -> float:
-    """Bytes/s of the link that a drive on *link* was built for, by lanes.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> [round(built_for(parse_link(f"pcie4 x{lanes}")) / 1e9, 1) for lanes in (2, 4, 8)]
-    [7.9, 7.9, 15.8]
-    """
-    usual = USUAL_LANES if link.kind == "pcie" else 1
-    return link.raw_bytes_per_s * max(1.0, usual / link.lanes)
-
-
-FRESH: Final = (0.95, 0.15, 0.8)
-"""Most small random writes/s of flash behind PCIe as a share of what its large writes move, the
-deviation of its logarithm, and the share of measured drives of which that holds. Source: rows of
-four jobs or more of nine drives in `calibration/held-out`, hardly ever brought to a steady state:
-0.81 to 1.18 of eight."""
-STEADY: Final = (0.18, 0.45)
-"""The same of what lasts, of the other drives. Source: data sheets of 25 drives for servers (0.05
-to 0.37)."""
-STATED_FRESH: Final = 0.3
-"""Share of drives whose sheet states what lasts, that are measured fresh: three of eleven of
-`calibration/held-out`."""
-
-
-@dataclass(frozen=True)
-class OtherMode:
-    """A second ceiling of writes, 1/s: flash is fresh, or in the state that lasts."""
-
-    share: float
-    """Of the drives that have this one"""
-    value: Expected
-    top: float
-    """Writes/s that a row shows"""
-    is_lower: bool
-
-    def mixed(self, rates: Floats) -> Floats:
-        """*rates*, draws of the first ceiling, of which some are this one.
-
-        >>> drawn = OtherMode(0.2, Expected(122e3, 0.45), 20e3, True).mixed(np.full(1000, 646e3))
-        >>> [round(float(q), -4) for q in np.quantile(drawn, (0.025, 0.5))]
-        [70000.0, 650000.0]
-        """
-        rng = np.random.default_rng(5)
-        drawn = self.value.value * np.exp(self.value.sd * rng.standard_normal(len(rates)))
-        other = np.clip(drawn, self.top, rates) if self.is_lower else np.maximum(drawn, rates)
-        return np.where(rng.random(len(rates)) < 1 - self.share, rates, other)
-
-
-def open_writes(
-    link: Link, size: int, top: float, moved: float | None, *, is_stated: bool = False,
-    stated: Expected | None = None,
-) -> tuple[float, float, OtherMode | None]:  # fmt: skip
-    """As `open_ceiling` of writes, where large writes move as many bytes/s as *moved* would.
-
-    None: no row tells. What data sheets of drives for servers state lasts.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> gen4 = parse_link("pcie4 x4")
-    >>> [round(open_writes(gen4, 4096, 20e3, moved)[0], -3) for moved in (None, 680e3)]
-    [481000.0, 646000.0]
-    """
-    if moved is None or link.kind != "pcie" or FRESH[0] * moved < top:
-        return *open_ceiling(link, size, top, read=False, stated=stated), None
-    fresh = Expected(FRESH[0] * moved, FRESH[1])
-    steady = stated or Expected(STEADY[0] * moved, STEADY[1])
-    if is_stated:
-        return *_above(*steady, top), None
-    if stated is None:
-        return *fresh, OtherMode(1 - FRESH[2], steady, top, is_lower=True)
-    other = OtherMode(STATED_FRESH, fresh, top, is_lower=False)
-    return *_above(*steady, top), other if steady.value < fresh.value / 2 else None
-
-
-def sheet_odds(link: Link, size: int, rate: float, stated: Expected | None = None) -> float:
-    """How common a ceiling of reads of *rate* or less is, by the density of `SHEET_CEILING`.
-
-    Or by what the drive's own data sheet has *stated*. 1 from the median on: that a drive is faster
-    than others is no reason to doubt its ceiling.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> [round(sheet_odds(parse_link("pcie3 x4"), 4096, rate), 2) for rate in (255e3, 600e3)]
-    [0.09, 1.0]
-    """
-    share, sd = usual_ceiling(link, read=True)
-    usual, sd = stated or (share * link.raw_bytes_per_s / size, sd)
-    below = math.log(usual / rate) / sd
-    return math.exp(-(max(0.0, below) ** 2) / 2)
-
-
-SHEET_BANDWIDTH: Final = {True: (0.84, 0.3), False: (0.51, 0.5)}
-"""Sequential bytes/s of a drive behind PCIe, as a share of its link's, and the standard deviation
-of its logarithm, for reads (true) and writes. Source: data sheets of 39 drives of Gen3 to Gen5
-(reads: 0.41 to 0.95, 0.17), and of 36 (writes: 0.19 to 0.89, 0.34); both with some doubt more, as
-`SHEET_CEILING`."""
-
-
-def open_bandwidth(
-    link: Link, top: float, *, read: bool, stated: Expected | None = None
-) -> tuple[float, float]:
-    """Median of a bandwidth that no row shows, bytes/s, and the deviation of its logarithm.
-
-    As `open_ceiling`; rows that move *top* bytes/s rule out less.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> round(open_bandwidth(parse_link("pcie4 x4"), 1e6, read=False)[0] / 1e9, 1)
-    4.0
-    """
-    share, sd = SHEET_BANDWIDTH[read]
-    usual, sd = stated or (share * link.raw_bytes_per_s, sd)
-    return _above(usual, sd, max(top, 1.0))
-
-
-def _above(usual: float, sd: float, top: float) -> tuple[float, float]:
-    """Median, and deviation of the logarithm, of what is usually *usual* and not below *top*."""
-    from scipy.special import ndtr, ndtri
-
-    middle = max(math.log(usual), math.log(top) - FURTHEST * sd)  # no data sheet says as much
-    least = (math.log(top) - middle) / sd
-    beyond = float(ndtr(-least))
-    mean = math.exp(-least * least / 2) / math.sqrt(2 * math.pi) / beyond  # of the normal above it
-    wide = math.sqrt(1 + least * mean - mean * mean)
-    return math.exp(middle - sd * float(ndtri(beyond / 2))), sd * wide
 
 
 SLOWER: Final = 0.9

@@ -16,7 +16,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive import laws
+from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.evidence import Ceiling, Side, with_draws, with_span
 from nvmesim.calibrate.infer.optimum import Solution, solved
 from nvmesim.calibrate.infer.posterior import columns, infer, optima
@@ -243,9 +243,9 @@ def _few(
     out = UNIT / template.read_bandwidth.value * 1e12
     out += command_time_ps(host.link, "read", UNIT, "up")
     fast, fast_sd = 1.01 * mixed if kind == "path" and mixed > top else max(FAST, BEYOND * top), 0.0
-    if kind is None and host.link.kind in laws.SHEET_CEILING:
+    if kind is None and host.link.kind in open_ceilings.SHEET_CEILING:
         size = max(UNIT, min(p.block_size for p in points))
-        fast, fast_sd = laws.open_ceiling(host.link, size, top, read=True, stated=stated)
+        fast, fast_sd = open_ceilings.open_ceiling(host.link, size, top, read=True, stated=stated)
     if kind == "dies":
         rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / fast
         die = min(share * latency, max(0.95 * (latency - rest), 0.1 * latency))
@@ -272,8 +272,8 @@ def _few(
     draws = {n: np.array([row[n] for row in table]) for n in READ_KEYS}
     side = _told_of_few(template, bank, points, best, draws, is_known or grows)
     odds = 1.0
-    if kind is not None and host.link.kind in laws.SHEET_CEILING:
-        odds = laws.sheet_odds(host.link, min(p.block_size for p in points), top, stated)
+    if kind is not None and host.link.kind in open_ceilings.SHEET_CEILING:
+        odds = open_ceilings.sheet_odds(host.link, min(p.block_size for p in points), top, stated)
     return replace(side, cost=found.optimum.cost, odds=odds)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive import laws
+from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.drive.read_side import CHANNEL_PS, PAGE, US, Progress
 from nvmesim.calibrate.drive.write_side import BUFFER
 from nvmesim.calibrate.infer.optimum import Values, solved
@@ -139,7 +139,7 @@ def fit_stream(
     usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
     if host.link.kind == "pcie":
         stated = host.sheet.get(SHEET_KEYS[is_read])
-        usual, sd = laws.open_bandwidth(host.link, top, read=is_read, stated=stated)
+        usual, sd = open_ceilings.open_bandwidth(host.link, top, read=is_read, stated=stated)
         if stated:  # what the link hides is not found from above
             usual = min(usual, max(1.02 * top, BESIDE_LINK * host.link.raw_bytes_per_s))
     points = [p for p in points if not _meets_commands(p, usual)] or points
@@ -266,14 +266,14 @@ def blank_bandwidth(points: Sequence[Point], host: BenchHost, *, read: bool) -> 
          for p in points), default=0.0,
     )  # fmt: skip
     if stated:
-        usual, sd = laws.open_bandwidth(link, moved, read=read, stated=stated)
+        usual, sd = open_ceilings.open_bandwidth(link, moved, read=read, stated=stated)
         ends = usual * math.exp(-1.96 * sd), usual * math.exp(1.96 * sd)
         return Quantity(value=usual, low=ends[0], high=ends[1], basis="datasheet")
     if link.kind == "sata":
         return Quantity(value=max(SATA_BANDWIDTH[read], 1.05 * moved))
     if link.kind != "pcie":
         return Quantity(value=max(7e9 if read else 5e9, 2 * moved))  # the link is less
-    usual, sd = laws.open_bandwidth(link, moved, read=read)
+    usual, sd = open_ceilings.open_bandwidth(link, moved, read=read)
     ends = usual * math.exp(-1.96 * sd), usual * math.exp(1.96 * sd)
     return Quantity(value=usual, low=ends[0], high=ends[1])
 

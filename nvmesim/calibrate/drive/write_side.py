@@ -19,7 +19,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive import laws
+from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, host_ps
 from nvmesim.calibrate.evidence import Side, with_draws
 from nvmesim.calibrate.infer.optimum import Values, solved
@@ -90,7 +90,7 @@ def fit_writes(
 
 def write_parameters(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], limit: Limit
-) -> tuple[list[Parameter], laws.OtherMode | None]:
+) -> tuple[list[Parameter], open_ceilings.OtherMode | None]:
     """The acknowledgement, its variation and the highest rate, as far as *points* tell them.
 
     The second: another ceiling, where only large writes or a data sheet tell one.
@@ -111,10 +111,10 @@ def write_parameters(
     rate, other = Parameter("rate", top, low=top / 1.4, high=30 * top), None
     if limit != "through" and not _shows_ceiling(points, lone, is_known):
         usual, sd = BEYOND * top, OPEN_SD
-        if host.link.kind in laws.SHEET_CEILING:
+        if host.link.kind in open_ceilings.SHEET_CEILING:
             size, width = points[0].block_size, template.write_bandwidth
             is_known_width = width.basis == "fitted" or "sequential_write" in host.sheet
-            usual, sd, other = laws.open_writes(
+            usual, sd, other = open_ceilings.open_writes(
                 host.link, size, top, width.value / size if is_known_width else None,
                 is_stated=points[0].is_stated, stated=host.sheet.get("random_write"),
             )  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.datasheet import Expected
-from nvmesim.calibrate.drive import laws
+from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.drive.batch_service import served_in_rounds
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.gate import MISS
@@ -142,7 +142,7 @@ def fit_bytes(
     latency = Parameter("latency", lone_ps, lone_ps / 5, 5 * lone_ps, prior_sd=sd, told=False)
     top, rate_sd = READS_AT_ONCE / LONE_S[True], OPEN_SD
     if stated := host.sheet.get("random_read"):
-        top, rate_sd = laws.open_ceiling(host.link, size, 1.0, read=True, stated=stated)
+        top, rate_sd = open_ceilings.open_ceiling(host.link, size, 1.0, read=True, stated=stated)
     rate = Parameter("rate", top, top / 16, 16 * top, prior_sd=rate_sd, told=False)
     profile = fit_stream(template, host, points, "read_bandwidth", sources(points))
     if profile.read_bandwidth.value > BESIDE_LINK * moved:  # the link stopped the rows
@@ -191,7 +191,7 @@ def _fitted(
     if "write.commands" in open_keys and math.isfinite(line.bandwidth):
         (rate,) = logarithms([keys["write.commands"]])
         small = min(p.block_size for p in points)
-        other = laws.open_writes(
+        other = open_ceilings.open_writes(
             host.link, small, float(np.exp(rate.low)), line.bandwidth / small,
             stated=host.sheet.get("random_write"),
         )[2]  # fmt: skip
@@ -229,7 +229,9 @@ def _parameters(
     if len({p.block_size for p in points}) > 1:
         beyond, beyond_sd = OPEN * moved, OPEN_SD
         if stated := host.sheet.get(SHEET_KEYS[is_read]):
-            beyond, beyond_sd = laws.open_bandwidth(host.link, moved, read=is_read, stated=stated)
+            beyond, beyond_sd = open_ceilings.open_bandwidth(
+                host.link, moved, read=is_read, stated=stated
+            )
         elif host.link.kind == "pcie":
             of_link = max(1.05 * moved, OF_LINK[is_read] * host.link.raw_bytes_per_s)
             beyond = of_link if is_read else min(beyond, of_link)
@@ -272,12 +274,12 @@ def _open_rate(
     is_write, size = points[0].read_fraction == 0, min(p.block_size for p in points)
     stated = host.sheet.get("random_write" if is_write else "random_read")
     if (host.link.kind == "sata" and lone < FLASH_S) or (stated and not is_write):
-        return laws.open_ceiling(host.link, size, top, read=not is_write, stated=stated)
+        return open_ceilings.open_ceiling(host.link, size, top, read=not is_write, stated=stated)
     if host.link.kind == "pcie" and is_write:
         moved = width / size if math.isfinite(width) else None
         if moved is None and "sequential_write" in host.sheet:
             moved = host.sheet["sequential_write"].value / size
-        found, sd, other = laws.open_writes(host.link, size, top, moved, stated=stated)
+        found, sd, other = open_ceilings.open_writes(host.link, size, top, moved, stated=stated)
         if other or stated:
             return found, sd
         return max(found, NEARER * top), OPEN_SD

@@ -15,7 +15,8 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
-from nvmesim.calibrate.drive.laws import WAITED, usual_ceiling
+from nvmesim.calibrate.drive.laws import WAITED
+from nvmesim.calibrate.drive.open_ceilings import usual_ceiling
 from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.infer.problem import DRAWS
 from nvmesim.calibrate.points import LONE_S, Point
