@@ -38,9 +38,9 @@ Tell = Callable[[str], None]
 @option("--stack is_stack", "Fit the host's CPU costs instead.", is_flag=True)
 @option("--cpu NAME", "With --stack: a catalog CPU, '2 x xeon-gold-6130', or a clock as '2.4 GHz'.")
 @option("--link LINK", "With --stack: the drive's link, 'pcie4 x4'.")
-@option("--datasheet FILE", "The drive's data sheet (TOML or CSV, figures as printed): what no "
-        "capture shows is as it says; without captures the drive is fitted to it.",
-        type=click.Path())  # fmt: skip
+@option("--datasheet FILE", "The drive's data sheet (TOML or CSV, figures as printed), or the name "
+        "of a drive in the catalog: what no capture shows is as it says; without captures the "
+        "drive is fitted to it.", type=click.Path())  # fmt: skip
 @option("--force", "Write the profile even if it misses its own rows.", is_flag=True)
 @simulates(report="Write measured against fitted as one HTML page.", verbose=True)
 def calibrate(
@@ -59,14 +59,14 @@ def calibrate(
     from nvmesim.capture.registry import read_captures
 
     for is_wrong, text in (
+        (datasheet and (is_stack or is_empirical),
+         "--datasheet is of a drive and its ceilings; leave it out with --stack and --empirical"),
         (is_stack and captured_on,
          "--captured-on is for drives; with --stack name the --cpu and --link"),
         (is_stack and not cpu, "--stack needs --cpu, a catalog CPU or a clock such as '2.4 GHz'"),
         (not is_stack and (cpu or link),
          f"{'--cpu' if cpu else '--link'} is for --stack; a drive's host goes into --captured-on"),
         (not datasheet and not captures, "name captures of a drive, or --datasheet FILE"),
-        (datasheet and (is_stack or is_empirical),
-         "--datasheet is of a drive and its ceilings; leave it out with --stack and --empirical"),
         (datasheet and not captures and (captured_on or held_out),
          "--captured-on and --hold-out are about captures; name them, or leave both out"),
         (is_empirical and captured_on,
