@@ -8,7 +8,7 @@ import numpy as np
 
 from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.drive.explanations import Explanation
-from nvmesim.calibrate.drive.read_side import ENOUGH
+from nvmesim.calibrate.drive.read_side import ENOUGH, OR_MIX
 from nvmesim.calibrate.evidence import Judged, percentiles_missed
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Captured, DriveProfile, Residual, StackProfile
@@ -162,7 +162,6 @@ def caveats(
 
 TOLD: Final = "read commands"
 """Name of the controller's rate among what was fitted: some explanations alone tell it."""
-OR_MIX: Final = ", or a 70/30 mix"
 
 
 def left_open(

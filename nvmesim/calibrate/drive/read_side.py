@@ -54,6 +54,8 @@ GROWS = 1.08
 """Longest time of a request over the shortest, from which on requests are seen to wait."""
 BUSY_DIES = 0.4
 """Of the controller's open rate, what dies are sure to carry. Assumed; `roomy` doubles it."""
+OR_MIX = ", or a 70/30 mix"
+"""What would tell as well, where there is none."""
 CLEAN = 0.2
 """Error beside sampling, in units of the assumed, up to which a bank of dies explains a sweep."""
 
@@ -324,7 +326,7 @@ def _told_of_few(
     if bank.ceiling is None:
         unidentified["commands"] = "reads at a depth where IOPS no longer grow"
     else:
-        unidentified["commands"] = "reads at three depths with p99, or a 70/30 mix"
+        unidentified["commands"] = f"reads at three depths with p99{OR_MIX}"
     unidentified["dies"] = "reads at three depths with p99"
     side = _side(template, best, draws, names, points)
     return replace(side, ceiling=bank.ceiling, unidentified=unidentified)

@@ -22,7 +22,7 @@ from nvmesim.catalog.quantity import with_numbers
 
 Key = Literal["read_bandwidth", "write_bandwidth"]
 STREAM_ROUNDS: Final = 4
-FLASH_S: Final = 1e-3
+SLOWEST_FLASH_S: Final = 1e-3
 """Latency of a lone read above which the media is not flash: disks take 3 ms and more."""
 SMALL: Final = 4096
 """Bytes up to which a sequential row's ceiling is of requests/s, and not of bytes/s."""
@@ -145,7 +145,8 @@ def fit_stream(
     points = [p for p in points if not _meets_commands(p, usual)] or points
     waiting = [p for p in points if _tells_wait(p, max(top, usual))]
     is_deep = len(waiting) < len(points)
-    may_wait = {"pcie": lone_s > 0, "sata": 0 < lone_s < FLASH_S}  # else an arm is waited for
+    # behind SATA an arm may be waited for
+    may_wait = {"pcie": lone_s > 0, "sata": 0 < lone_s < SLOWEST_FLASH_S}
     if waiting and may_wait.get(host.link.kind, False):
         if not is_deep:
             parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
@@ -265,17 +266,14 @@ def blank_bandwidth(points: Sequence[Point], host: BenchHost, *, read: bool) -> 
         (p.iops * p.block_size * (p.read_fraction if read else 1 - p.read_fraction) / p.targets
          for p in points), default=0.0,
     )  # fmt: skip
-    if stated:
-        usual, sd = open_ceilings.open_bandwidth(link, moved, read=read, stated=stated)
-        ends = usual * math.exp(-1.96 * sd), usual * math.exp(1.96 * sd)
-        return Quantity(value=usual, low=ends[0], high=ends[1], basis="datasheet")
-    if link.kind == "sata":
+    if link.kind == "sata" and not stated:
         return Quantity(value=max(SATA_BANDWIDTH[read], 1.05 * moved))
-    if link.kind != "pcie":
+    if link.kind != "pcie" and not stated:
         return Quantity(value=max(7e9 if read else 5e9, 2 * moved))  # the link is less
-    usual, sd = open_ceilings.open_bandwidth(link, moved, read=read)
+    usual, sd = open_ceilings.open_bandwidth(link, moved, read=read, stated=stated)
     ends = usual * math.exp(-1.96 * sd), usual * math.exp(1.96 * sd)
-    return Quantity(value=usual, low=ends[0], high=ends[1])
+    basis: Literal["datasheet", "assumed"] = "datasheet" if stated else "assumed"
+    return Quantity(value=usual, low=ends[0], high=ends[1], basis=basis)
 
 
 SATA_SD: Final = 0.1

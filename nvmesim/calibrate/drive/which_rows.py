@@ -8,7 +8,7 @@ from typing import Final
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import in_flight, shared_limit
 from nvmesim.calibrate.drive.read_side import host_ps
-from nvmesim.calibrate.drive.starting_point import FLASH_S
+from nvmesim.calibrate.drive.starting_point import SLOWEST_FLASH_S
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link
 from nvmesim.errors import FitError
@@ -153,7 +153,7 @@ def one_by_one(points: Sequence[Point], link: Link, notes: list[str]) -> list[Po
     rows = [p for p in points if not (p.held_out or p.rate) and p.block_size <= WAITING_BYTES]
     alone: dict[tuple[object, ...], float] = {}
     for p in rows:
-        if p.iodepth == 1 and p.jobs / p.iops < FLASH_S:
+        if p.iodepth == 1 and p.jobs / p.iops < SLOWEST_FLASH_S:
             alone[_like(p)] = max(p.iops, alone.get(_like(p), 0.0))
     deep = [p for p in rows if p.iodepth >= DEEP]
     waiting = {id(p) for p in deep if p.iops < NO_FASTER * alone.get(_like(p), 0.0)}

@@ -24,7 +24,7 @@ from nvmesim.calibrate.drive.batch_service import served_in_rounds
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.gate import MISS
 from nvmesim.calibrate.drive.read_side import Progress, host_ps
-from nvmesim.calibrate.drive.starting_point import FLASH_S, SHEET_KEYS, fit_stream
+from nvmesim.calibrate.drive.starting_point import SHEET_KEYS, SLOWEST_FLASH_S, fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
 from nvmesim.calibrate.evidence import Side, with_draws
 from nvmesim.calibrate.infer.optimum import scattered, solved
@@ -260,7 +260,7 @@ def _is_lone_flash(points: Sequence[Point]) -> bool:
     """True if *points* are reads of flash, one at a time: their bytes move apart from others'."""
     lone = min(p.outstanding / p.iops for p in points)
     alone = all(p.outstanding <= p.targets for p in points)
-    return points[0].read_fraction == 1 and alone and MEDIA_S < lone < FLASH_S
+    return points[0].read_fraction == 1 and alone and MEDIA_S < lone < SLOWEST_FLASH_S
 
 
 def _open_rate(
@@ -273,7 +273,7 @@ def _open_rate(
     lone = min(p.outstanding / p.iops for p in points)
     is_write, size = points[0].read_fraction == 0, min(p.block_size for p in points)
     stated = host.sheet.get("random_write" if is_write else "random_read")
-    if (host.link.kind == "sata" and lone < FLASH_S) or (stated and not is_write):
+    if (host.link.kind == "sata" and lone < SLOWEST_FLASH_S) or (stated and not is_write):
         return open_ceilings.open_ceiling(host.link, size, top, read=not is_write, stated=stated)
     if host.link.kind == "pcie" and is_write:
         moved = width / size if math.isfinite(width) else None
@@ -283,7 +283,7 @@ def _open_rate(
         if other or stated:
             return found, sd
         return max(found, NEARER * top), OPEN_SD
-    if host.link.kind == "pcie" and MEDIA_S < lone < FLASH_S:
+    if host.link.kind == "pcie" and MEDIA_S < lone < SLOWEST_FLASH_S:
         return max(NEARER * top, READS_AT_ONCE / lone), OPEN_SD
     least = NEARER if max(p.outstanding / p.targets for p in points) >= PARALLEL else OPEN
     return least * top, OPEN_SD
