@@ -43,7 +43,7 @@ of 4 KiB: middle, standard deviation of the logarithm, and most. Source: nine dr
 `ReadSide.stream_ps`."""
 ALIKE: Final = 0.1
 """Difference of the logarithm up to which sequential reads did as random ones. Assumed."""
-BESIDE_LINK: Final = 0.83
+SHOWN_OF_LINK: Final = 0.83
 """Share of the bytes/s of a link up to which a drive's own bandwidth shows. Assumed: some 0.9 of it
 is data."""
 LARGER_PAYLOAD: Final = 512
@@ -141,7 +141,7 @@ def fit_stream(
         stated = host.sheet.get(SHEET_KEYS[is_read])
         usual, sd = open_ceilings.open_bandwidth(host.link, top, read=is_read, stated=stated)
         if stated:  # what the link hides is not found from above
-            usual = min(usual, max(1.02 * top, BESIDE_LINK * host.link.raw_bytes_per_s))
+            usual = min(usual, max(1.02 * top, SHOWN_OF_LINK * host.link.raw_bytes_per_s))
     points = [p for p in points if not _meets_commands(p, usual)] or points
     waiting = [p for p in points if _tells_wait(p, max(top, usual))]
     is_deep = len(waiting) < len(points)
