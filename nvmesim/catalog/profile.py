@@ -120,6 +120,9 @@ class ReadSide(Frozen):
     """Time a channel is busy for one unit of 4 KiB."""
     unit: Size = Quantity(value=4096)
     """Bytes that one die reads at once: a larger command forks into units."""
+    large: Time | None = None
+    """What a random read of `BUFFERED` bytes or more takes longer than one of 4 KiB, beside its
+    bytes: whole pages, and the slowest of several; see `large_ps`. None: as its channel takes."""
     engines: Number | None = None
     """Data engines that serve commands larger than ``unit``, one engine a command: after one die
     read the command's units go through its engine one by one, ``split`` each. None: the command
@@ -144,6 +147,18 @@ class ReadSide(Frozen):
     stream_commands: Number | None = None
     """Reads per second of what was read ahead, at most, where that is less than of random ones."""
 
+    def large_ps(self, n_bytes: int) -> float:
+        """Part of `large` that a random read of *n_bytes* takes beside its channel's time, ps.
+
+        In steps of a doubling. Found: of what 64 KiB take more 16 KiB take 0.1 to 1, half of it in
+        the middle (R22, S12, S17, U02, U07, W01, W07, B07 of `calibration/held-out`).
+        """
+        if self.large is None or n_bytes <= SMALL:
+            return 0.0
+        share = min(1.0, math.log(n_bytes / SMALL) / math.log(BUFFERED / SMALL))
+        channel = self.channel.value * (min(n_bytes, self.unit.value) / SMALL - 1)
+        return max(0.0, self.large.value * share - max(0.0, channel))
+
     def stream_ps(self, n_bytes: int) -> float:
         """Constant part of a sequential read of *n_bytes*, ps.
 
@@ -157,7 +172,8 @@ class ReadSide(Frozen):
         small = max(self.base.value, min(STREAM_PS, lone))
         small = small if self.stream is None else self.stream.value
         last = self.die_cv.value * math.sqrt(2 * math.log(max(1.0, AHEAD / self.unit.value)))
-        large = lone + last * self.die.value + self.channel.value * self.unit.value / SMALL
+        more = last * self.die.value + self.channel.value * self.unit.value / SMALL
+        large = lone + max(more, 0.0 if self.large is None else self.large.value)
         large = large if self.stream_large is None else self.stream_large.value
         share = (n_bytes - BUFFERED) / (AHEAD - BUFFERED)
         return small + max(0.0, large - small) * min(max(share, 0.0), 1.0)

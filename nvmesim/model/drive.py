@@ -256,7 +256,9 @@ class DriveModel:
     def _read(self, n_bytes: int, misaligned: bool) -> list[Row]:
         p = self.profile
         is_ahead = self._sequential and p.read.ahead
-        base = p.read.stream_ps(0 if p.sorts else n_bytes) if is_ahead else p.read.base.value
+        base = p.read.base.value + p.read.large_ps(n_bytes)
+        if is_ahead:
+            base = p.read.stream_ps(0 if p.sorts else n_bytes)
         waits = max(0, round(base) - self._host_ps) + self._drive.delay_ps
         unit = round(p.read.unit.value)
         more = round(p.physical_sector.value) - SECTOR if misaligned else 0

@@ -20,7 +20,7 @@ from nvmesim.calibrate.drive.batch_service import (
     law_of_rounds,
 )
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation, alternative, chosen
-from nvmesim.calibrate.drive.large_reads import fit_large_reads, with_serial
+from nvmesim.calibrate.drive.large_reads import fit_large_reads, with_larger_reads
 from nvmesim.calibrate.drive.laws import SHALLOW
 from nvmesim.calibrate.drive.read_side import (
     CLEAN,
@@ -396,7 +396,7 @@ class _Fitting:
         found = self._small_reads(template, small, ceiling, mixed)
         profile = found.profile
         if profile.rounds is None and small[0].block_size == UNIT:
-            profile = with_serial(profile, self.host)
+            profile = with_larger_reads(profile, self.host)
         if profile.rounds is None and large:
             profile, free = fit_large_reads(profile, self.host, large, self.tell)
             self.free += free

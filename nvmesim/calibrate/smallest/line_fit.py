@@ -340,6 +340,7 @@ def _with_reads(
         "read.base": (1 - DIE_SHARE) * latency_ps, "read.die": DIE_SHARE * latency_ps,
         "read.die_cv": 0.1, "read.unit": max(4096, unit), "read.channel": transfer or CHANNEL_PS,
         "read.engines": None, "read.serial": None,
+        "read.large": template.read.large if unit <= 4096 else None,
         "read.ahead": template.read.ahead and latency_ps / 1e12 > MEDIA_S,
     })  # fmt: skip
 
