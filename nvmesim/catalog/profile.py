@@ -121,8 +121,8 @@ class ReadSide(Frozen):
     unit: Size = Quantity(value=4096)
     """Bytes that one die reads at once: a larger command forks into units."""
     large: Time | None = None
-    """What a random read of `BUFFERED` bytes or more takes longer than one of 4 KiB, beside its
-    bytes: whole pages, and the slowest of several; see `large_ps`. None: as its channel takes."""
+    """What a random read of 64 KiB or more takes longer than one of 4 KiB, beside its bytes: whole
+    pages, and the slowest of several; see `large_ps`. None: as its channel takes."""
     engines: Number | None = None
     """Data engines that serve commands larger than ``unit``, one engine a command: after one die
     read the command's units go through its engine one by one, ``split`` each. None: the command

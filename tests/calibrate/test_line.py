@@ -152,3 +152,24 @@ def test_a_lone_write_that_waits_for_flash_is_of_a_volatile_cache(iops, is_volat
         assert predicted(fit, eight) == pytest.approx(4 * iops, rel=0.05)
     else:
         assert predicted(fit, eight) > 7 * iops
+
+
+SMALL_READS = [row(4 * K, 1, 14_000.0, read=1.0), row(4 * K, 4, 700_000.0, read=1.0, depth=64)]
+
+
+def test_what_a_large_read_takes_is_open_until_rows_tell_it():
+    """By lone reads of 4 KiB, within a factor of 4.8, or by a lone read of 16 KiB; else bytes."""
+    few = fit_drive(SMALL_READS).profile.read
+    lone = few.base.value + few.die.value
+    assert few.large is not None
+    assert few.large.basis == "assumed"
+    assert few.large.value == pytest.approx(0.7 * lone, rel=1e-6)
+    assert few.large.high / few.large.value == pytest.approx(4.8, rel=0.01)
+
+    page = row(16 * K, 1, 9_000.0, read=1.0)
+    fit = fit_drive([*SMALL_READS, page])
+    assert fit.profile.read.large.basis == "fitted"
+    assert predicted(fit, page) == pytest.approx(page.iops, rel=0.02)
+
+    sizes = [row(64 * K, 1, 7_800.0, read=1.0), row(256 * K, 1, 4_000.0, read=1.0)]
+    assert fit_drive([*SMALL_READS, *sizes]).profile.read.large is None

@@ -353,3 +353,19 @@ def test_sizes_that_no_row_is_of(tmp_path: Path, name: str, shallow: int) -> Non
         found = next(p for p in _predicted(case, split, row, profile) if p.metric == "iops")
         assert found.low < found.measured < found.high
         assert found.predicted == pytest.approx(found.measured, rel=0.25)
+
+
+@pytest.mark.parametrize(("kib", "more_us"), [(4, 0), (8, 15), (16, 30), (64, 60), (256, 60)])
+def test_a_large_read_takes_longer_alone(kib: int, more_us: float) -> None:
+    """By what `read.large` says, in steps of a doubling up to 64 KiB, less its channel's time."""
+
+    def lone_us(read: dict[str, object]) -> float:
+        load = {"block_size": f"{kib} KiB", "read": 1.0, "threads": 1, "outstanding": 1}
+        drive = SIZED | {"read": read | {"channel": "4 us", "unit": "16 KiB", "die_cv": 0}}
+        server = one_server(drive, [load], cpu="epyc-9354", drive={"link": "pcie4 x4"})
+        run = simulate(scenario_from_dict(server), requests=2_000, reliefs=False, certainty=False)
+        return run.total.latency.mean * 1e6
+
+    inside = 4 * (min(kib, 16) / 4 - 1)
+    expected = max(0.0, more_us - inside)
+    assert lone_us({"large": "60 us"}) - lone_us({}) == pytest.approx(expected, abs=0.5)
