@@ -1,15 +1,5 @@
-"""Likelihood of figures that an emulator tells, and what short runs of candidates are off by.
+"""Likelihood of figures that an emulator tells."""
 
-A run that begins with an empty drive and hundreds of requests at once takes thousands of them to
-forget it, and the tail of a short correlated run is a little too short: at 256 in flight some
-thousand requests give 0.4 to 0.9 % fewer IOPS and 10 to 16 % less p99 than a long run does. Nor
-does their scatter fall with their number as that of independent requests would. Both are told by a
-few long runs near the optimum, beside what the emulator of the short ones says there. Source: the
-control variate of Kennedy and O'Hagan 2000, predicting the output from a complex computer code when
-fast approximations are available (a constant discrepancy).
-"""
-
-from dataclasses import replace
 
 import numpy as np
 
@@ -68,8 +58,7 @@ class Likelihood:
         self.own: Floats = np.maximum(own, 0.0)
         weights = (turn.T @ root).T
         self._surfaces = emulator.design.fit(emulator.figures @ weights)
-        aim = problem.measured + problem.offset
-        self._terms, self._target = self._surfaces.terms, aim @ weights
+        self._terms, self._target = self._surfaces.terms, problem.measured @ weights
 
     def residuals(self, z: Floats) -> tuple[Floats, Floats]:
         """float64[n, n_figures] at float64[n, n_parameters], and their variances.
@@ -95,8 +84,7 @@ class Likelihood:
     def exact(self, u: Floats, figures: Floats, effort: float) -> Floats:
         """float64[n]: cost of *figures* that were simulated at *u* with *effort*, no emulator."""
         inverse = np.linalg.inv(self._noise + self.emulator.shrunk / effort)
-        # what a run is off by falls as it grows
-        off = figures - self.problem.measured - self.problem.offset / effort
+        off = figures - self.problem.measured
         away = u - self.problem.start
         out: Floats = np.einsum("ik,kl,il->i", off, inverse, off) / 2
         out += (away**2 * self.problem.known / 2 - u * self.problem.column("tilt")).sum(axis=1)
@@ -185,7 +173,7 @@ def model_error_scale(problem: Problem, figures: Floats, scatter: Floats) -> tup
     the method of moments.
     """
     sampling = np.diag(scatter) * (1 + problem.sample) + problem.floor**2 + TINY
-    off = (figures - problem.measured - problem.offset) ** 2
+    off = (figures - problem.measured) ** 2
     tau = chi = 0.0
     for tau in SIZES if problem.freedom >= FEW else [t for t in SIZES if t >= 1]:
         least = float((off / (sampling + (tau * problem.assumed) ** 2)).sum(axis=1).min())
@@ -219,44 +207,3 @@ def likelihood_of(
         found = Likelihood(problem, judge, tau, rough=rough, made=made)
         z = found.optimum(np.concatenate([z[None], starts]))
     return found, z
-
-
-CLOSE = 2.0
-"""Long runs up to this distance from a region's centre are used, root of the mean square."""
-
-
-class Levels:
-    """Long runs so far."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self._u = np.zeros((0, len(problem.names)))
-        self._figures = np.zeros((0, len(problem.measured)))
-        self._own: list[Floats] = []
-
-    def add(self, u: Floats, figures: Floats) -> None:
-        """Add runs at float64[n_coordinates] *u* that gave float64[n_runs, n_figures]."""
-        self._u = np.concatenate([self._u, np.repeat(u[None], len(figures), axis=0)])
-        self._figures = np.concatenate([self._figures, figures])
-        self._own.append(figures - figures.mean(axis=0))
-
-    def applied(self, emulator: Emulator) -> Problem:
-        """The problem with what its usual runs are off by, and how much long ones scatter."""
-        problem, long = self.problem, self.problem.long
-        near = emulator.region.away(self._u) < CLOSE**2
-        if long is None or near.sum() < 2:
-            return problem
-        off = features(emulator.z(self._u[near])) @ emulator.terms - self._figures[near]
-        usual = np.diag(emulator.scatter) + TINY
-        # a few runs may be alike by chance: no less than of independent requests
-        own = np.concatenate(self._own)  # of long runs of the same coordinates
-        variance = (own**2).sum(axis=0) / (len(own) - len(self._own))
-        ratio = np.maximum(variance / usual, long.usual)
-        error = np.sqrt(np.maximum(off.var(axis=0, ddof=1), ratio * usual) / len(off))
-        counted = long.deep & (problem.sample > 0)
-        return replace(
-            problem,
-            offset=np.where(long.deep, off.mean(axis=0), 0.0),
-            floor=np.hypot(problem.floor, np.where(long.deep, error, 0.0)),
-            sample=np.where(counted, ratio * long.share, problem.sample),
-        )

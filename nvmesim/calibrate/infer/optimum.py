@@ -103,7 +103,8 @@ def misfit(point: Point, answer: BenchAnswer) -> list[float]:
 
 
 def optimum(
-    problem: Problem, *, start: Floats | None = None, rounds: int = ROUNDS, effort: float = 1.0
+    problem: Problem, *, start: Floats | None = None, rounds: int = ROUNDS, effort: float = 1.0,
+    seed: int = SEED,
 ) -> Solution:
     """The least squares of *problem*'s figures and priors, in its coordinates, from *start*."""
     sigma = np.hypot(np.hypot(problem.assumed, problem.floor), 0.004)
@@ -112,7 +113,7 @@ def optimum(
         return Solution(np.zeros(0), 0.0, np.zeros((1, 0)), np.zeros(1))
 
     def residuals(u: Floats) -> Floats:
-        figures = problem.simulate(problem.snapped(u[None])[0], SEED, effort)
+        figures = problem.simulate(problem.snapped(u[None])[0], seed, effort)
         if not np.all(np.isfinite(figures)):
             raise FitError(
                 "a simulated figure is not finite; the captures are outside what the model covers"

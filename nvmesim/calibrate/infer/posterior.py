@@ -17,13 +17,14 @@ import numpy as np
 
 from nvmesim.array_types import Floats, Ints
 from nvmesim.calibrate.infer.emulator import Emulator, Region
-from nvmesim.calibrate.infer.likelihood import Levels, Likelihood, likelihood_of, model_error_scale
+from nvmesim.calibrate.infer.likelihood import Likelihood, likelihood_of, model_error_scale
 from nvmesim.calibrate.infer.optimum import SEED, THREADS, Solution, is_stopping, optimum
 from nvmesim.calibrate.infer.problem import DRAWS, Problem
 from nvmesim.errors import FitError
 
-ROUNDS = 4
-"""Regions at most."""
+ROUNDS, AT_LENGTH = 5, 2
+"""Regions at most, and of these the last in which candidates are simulated at length: where many
+are in flight short runs are off, in one place by more than in another."""
 EACH = (8, 1.3)
 """Candidates of each region: so many, and so many more for each term of the quadratic."""
 ENOUGH = 2.4
@@ -51,10 +52,10 @@ EFFORT = 0.7
 """Share of the usual requests that the optimum is looked for with."""
 APART = 10.0
 """Half a chi-square, in units of what is usual, by which another optimum may be worse."""
-FIRST, MORE = 4, 2
-"""Long runs at the optimum, and at the middle of each region, where short ones may be off."""
 LONG = 4.0
 """Share of the usual requests that the candidates for the best are simulated with."""
+POLISHED = 3
+"""Steps of the last search, with long runs."""
 TRIES = 40
 """Widths of a region in which what is allowed is looked for."""
 
@@ -121,13 +122,13 @@ class _Inference:
         self, problem: Problem, rng: np.random.Generator, tell: Callable[[str], None]
     ) -> None:
         self.problem, self.rng, self.tell = problem, rng, tell
+        self.is_at_length = False
         p = len(problem.names)
         self.terms = 1 + p + p * (p + 1) // 2
         self.each = round(EACH[0] + EACH[1] * self.terms)
         self.u = np.zeros((0, p))
         self.figures = np.zeros((0, len(problem.measured)))
         self.least = np.diag((LEAST * problem.column("step")) ** 2)
-        self.levels = Levels(problem)
 
     def run(self, begun: Sequence[Solution]) -> Inferred:
         """Regions until one has settled, then the distribution in that."""
@@ -136,19 +137,21 @@ class _Inference:
         region = self._about(ends)
         settled, count, tau = False, self.each, 1.0
         tried = np.array([e.values for e in ends])
-        self._level(tried[0], FIRST)
-        problem = self.problem
         for number in range(ROUNDS):
+            if self.problem.long is not None and (settled or number == ROUNDS - AT_LENGTH):
+                self.problem, settled, self.is_at_length = self.problem.long, False, True
+                self.u, self.figures = self.u[:0], self.figures[:0]
             self.tell(f"around the optimum, round {number + 1}")
             self._simulate(np.concatenate([tried, self._inside(region, count)]))
-            near = self._near(region, tau, problem)
+            near = self._near(region, tau)
             emulator = self._emulator(region, near)
-            problem = self.levels.applied(emulator)
             halves = self._emulator(region, near[::2]), self._emulator(region, near[1::2])
-            tau, chi = model_error_scale(problem, self.figures, emulator.scatter)
+            tau, chi = model_error_scale(self.problem, self.figures, emulator.scatter)
             starts = np.concatenate([np.zeros((1, region.centre.size)), emulator.z(self.u[-5:])])
             rough = number < ROUNDS - 1 and not settled
-            found, mode = likelihood_of(problem, emulator, starts, tau, rough=rough, halves=halves)
+            found, mode = likelihood_of(
+                self.problem, emulator, starts, tau, rough=rough, halves=halves
+            )
             z = sampled(found.cost, mode, found.spread(mode), self.rng)
             draws = region.centre + z * region.scale
             spread, mean = np.atleast_2d(np.cov(draws.T)), draws.mean(axis=0)
@@ -162,7 +165,6 @@ class _Inference:
             narrow = region.ratios(spread + self.least)[0] < SHRINKS
             settled = bool(ratios[-1] < GROWS and not narrow and moved < MOVES)
             if number < ROUNDS - 1:
-                self._level(mean, MORE)
                 region = Region(mean, region.shrunk(WIDER**2 * spread, SHRINK) + self.least)
         along, likely = self._profile(found, mode)
         tried = np.concatenate([tried, along, [e.values for e in ends]])
@@ -210,15 +212,6 @@ class _Inference:
         rows = self._all(lambda at, seed: self.problem.simulate(at, seed, 1.0), u, seeds)
         self.u, self.figures = np.concatenate([self.u, u]), np.concatenate([self.figures, rows])
 
-    def _level(self, u: Floats, count: int) -> None:
-        """Simulate float64[n_coordinates] *u* at length so often, if the problem needs that."""
-        if self.problem.long is None:
-            return
-        at = self.problem.snapped(u[None])
-        seeds = self.rng.integers(0, 1 << 30, count)
-        rows = self._all(self.problem.long.simulate, np.repeat(at, count, axis=0), seeds)
-        self.levels.add(at[0], rows)
-
     def _all(self, simulate: Callable[[Floats, int], Floats], u: Floats, seeds: Ints) -> Floats:
         """float64[n, n_figures] of float64[n, n_coordinates]."""
         with ThreadPoolExecutor(THREADS) as pool:
@@ -227,7 +220,7 @@ class _Inference:
             raise FitError("a simulated figure is not finite; the captures leave the model's range")
         return rows
 
-    def _near(self, region: Region, tau: float, problem: Problem) -> Ints:
+    def _near(self, region: Region, tau: float) -> Ints:
         """Indices of all candidates so far that lie near *region* and are likely, mixed.
 
         *tau*: size of the error beside sampling so far. Without it, where the model cannot say all,
@@ -237,7 +230,7 @@ class _Inference:
         least = self.terms + len(self.problem.names) + 6
         near = np.argsort(away)[: max(least, int((away < NEAR**2).sum()))]
         emulator = self._emulator(region, near)
-        cost = Likelihood(problem, emulator, tau, rough=True).cost(emulator.z(self.u[near]))
+        cost = Likelihood(self.problem, emulator, tau, rough=True).cost(emulator.z(self.u[near]))
         likely = max(least, round(1.5 * self.terms), int((cost < cost.min() + LIKELY).sum()))
         return self.rng.permutation(near[np.argsort(cost)[:likely]])
 
@@ -245,19 +238,27 @@ class _Inference:
         return Emulator(self.problem, region, self.u[chosen], self.figures[chosen])
 
     def _likeliest(self, tried: Floats, found: Likelihood) -> Floats:
-        """The likeliest of *tried*, simulated at length with the same numbers.
+        """The likeliest of *tried*, and of what a search from it ends at, simulated at length.
 
         Of those that 95 % do not tell apart it is the one whose profiled coordinate is the largest:
         what nothing tells is not promised, a controller that may be faster than was seen. Else
         chance would choose, in a valley that is level.
         """
         problem = self.problem
-        tried = problem.snapped(np.clip(tried, problem.low, problem.high))
-        tried = np.unique(tried, axis=0)
-        # numbers of their own: an optimum has been fitted to the noise of those it was found with
-        seeds = np.full(len(tried), SEED + 1)
-        rows = self._all(lambda at, seed: problem.simulate(at, seed, LONG), tried, seeds)
-        costs = found.exact(tried, rows, LONG)
+
+        def judged(u: Floats) -> tuple[Floats, Floats]:
+            u = np.unique(problem.snapped(np.clip(u, problem.low, problem.high)), axis=0)
+            # numbers of their own: an optimum was fitted to the noise of those it was found with
+            seeds = np.full(len(u), SEED + 1)
+            rows = self._all(lambda at, seed: problem.simulate(at, seed, LONG), u, seeds)
+            return u, found.exact(u, rows, LONG)
+
+        tried, costs = judged(tried)
+        if self.is_at_length and not is_stopping():
+            start = tried[int(np.argmin(costs))]
+            end = optimum(problem, start=start, rounds=POLISHED, effort=LONG, seed=SEED + 1)
+            more, cost = judged(end.values[None])
+            tried, costs = np.concatenate([tried, more]), np.concatenate([costs, cost])
         best = int(np.argmin(costs))
         if problem.profiled in problem.names:
             largest = tried[:, problem.names.index(problem.profiled)]
