@@ -193,3 +193,22 @@ def test_flat_writes_are_the_drives_own():
     flat = sweep(limited(3_000))
     assert find_limits(flat) is not None
     assert find_limits([*flat, *reads]) is None  # 340k of the same size
+
+
+def test_two_ceilings_that_meet_by_chance_are_no_limit(tmp_path):
+    """An AWS m5d: 16 KiB reads and 8 KiB writes stop near 33k/s, smaller reads at 117k/s."""
+    swept = {
+        ("randread", "4K"): (11151, 42917, 117932, 117160),
+        ("randread", "16K"): (9519, 32605, 33067, 33066),
+        ("randwrite", "8K"): (31157, 32173, 32173, 32172),
+    }
+    path = tmp_path / "points.csv"
+    lines = ["op,block_size,jobs,iodepth,iops"]
+    for (op, size), rates in swept.items():
+        lines += [f"{op},{size},1,{n},{r}" for n, r in zip((1, 4, 16, 64), rates, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    points, _ = points_of(read_captures([str(path)]))
+    assert find_limits(points) is None
+    shared = [p for p in points if p.block_size > 4096]  # nothing says that the two are not one
+    found = find_limits(shared).profile.iops
+    assert 32_173 < found.value < 33_067

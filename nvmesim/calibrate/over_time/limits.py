@@ -112,7 +112,7 @@ def find_limits(points: Sequence[Point], bursts: Sequence[Burst] = ()) -> FoundL
     bursts = [b for b in bursts if b.reads or any(_same(b, c) for c in ceilings)]
     limiting = [
         c for c in ceilings
-        if _meets_others(c, ceilings) or _tells_alone(c, points)
+        if _meets_others(c, ceilings, points) or _tells_alone(c, points)
         or any(_same(b, c) for b in bursts)
     ]  # fmt: skip
     return None if not limiting and not bursts else _found(limiting, bursts)
@@ -166,12 +166,19 @@ def _is_sharp(group: Sequence[Point], ceiling: Ceiling) -> bool:
     return max(off) < SHARP and ceiling.points[0].outstanding < 2.5 * knee
 
 
-def _meets_others(c: Ceiling, others: Sequence[Ceiling]) -> bool:
-    """True if another operation or size stops where *c* does."""
-    mix = c.points[0].read_fraction
+def _meets_others(c: Ceiling, others: Sequence[Ceiling], points: Sequence[Point]) -> bool:
+    """True if another operation or size stops where *c* does, and no row goes on beyond.
+
+    Of a limit on requests no row does more requests, of one on bytes none more bytes: else the two
+    meet by chance, as 16 KiB reads at 542 MB/s and 8 KiB writes at 264 (an AWS m5d).
+    """
+    mix, more = c.points[0].read_fraction, 1 + 2 * FLAT
+    is_count = not any(p.iops > more * c.iops for p in points)
+    is_bytes = not any(p.iops * p.block_size > more * c.iops * c.size for p in points)
     for other in others:
-        same_iops = abs(other.iops / c.iops - 1) < ALIKE
-        same_rate = abs(other.iops * other.size / (c.iops * c.size) - 1) < ALIKE
+        same_iops = is_count and abs(other.iops / c.iops - 1) < ALIKE
+        rate = other.iops * other.size
+        same_rate = is_bytes and abs(rate / (c.iops * c.size) - 1) < ALIKE
         if abs(other.points[0].read_fraction - mix) > 0.5 and (same_iops or same_rate):
             return True
         if other.size != c.size and same_iops:
