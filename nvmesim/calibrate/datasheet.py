@@ -302,14 +302,16 @@ def link_of(text: str) -> str:
 
 
 def key_of(label: str) -> str | None:
-    """Return the key that a printed *label* means.
+    """Return the key that a printed *label* means; None if it means none.
+
+    What is written as a key, with underscores, must be one.
 
     >>> key_of("4K Random Read"), key_of("Sequential Write (128KB)"), key_of("Latency, read (typ.)")
     ('random_read', 'sequential_write', 'read_latency')
     """
     plain = label.strip().lower().replace("-", "_").replace(" ", "_")
-    if plain in KEYS:
-        return plain
+    if plain in KEYS or "_" in label:
+        return plain if plain in KEYS else None
     words = set(re.findall(r"[a-z]+|70", label.lower()))
 
     def has(*some: str) -> bool:
@@ -320,7 +322,7 @@ def key_of(label: str) -> str | None:
         return f"{op}_latency"
     if has("mix", "70"):
         return "mix_70_30"
-    if has("rand") and op:
+    if (has("random") or words & {"rand", "rnd"}) and op:
         return f"random_{op}"
     if has("seq") and op:
         return f"sequential_{op}"

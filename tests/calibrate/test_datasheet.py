@@ -85,6 +85,8 @@ def test_a_mix_above_both_pure_rates_is_reproduced(tmp_path: Path) -> None:
         ("6,800 MB/s", "6,800 IOPS", "without a unit that is known"),
         ("15 us", "9 ms", "write_latency: 9 ms alone is 111 IOPS, more than random_write"),
         ("random_read", "rendom", "'rendom' is not known"),
+        ("random_read", "randon_read", "'randon_read' is not known; .*random_read"),
+        ("read_latency", "read_latancy", "'read_latancy' is not known; .*read_latency"),
         ('random_read = "1,100K IOPS"', "random_read = [1]", "write it as printed"),
         ("PCIe 4.0 x4", "PCIe 9.0 x4", "link: link: .*9"),
         ("PCIe 4.0 x4", "a cable", "link: link: 'a cable'"),
@@ -163,6 +165,11 @@ def test_links_as_printed(printed: str, link: str) -> None:
         ("Schreiben, sequentiell", "sequential_write"),
         ("Latenz, lesen", "read_latency"),
         ("Warranty", None),
+        ("Rand. Read (4K)", "random_read"),
+        ("randon_read", None),
+        ("Randon Read", None),
+        ("sequental_write", None),
+        ("read_latancy", None),
     ],
 )
 def test_labels_as_printed(printed: str, key: str | None) -> None:

@@ -52,6 +52,32 @@ def test_a_bandwidth_is_a_rate(column: str, value: float, iops: float, tmp_path:
     assert read_text(text, tmp_path).measurements[0].ops["read"].iops == pytest.approx(iops)
 
 
+@pytest.mark.parametrize("column", ["read_pct", "rwmixread"])
+def test_the_share_of_reads_has_a_column(column: str, tmp_path: Path) -> None:
+    text = f"op,block_size,iops,{column}\nrandrw,4k,1000,70\nrandread,4k,1000,\nrw:30,4k,9,30\n"
+    capture = read_text(text, tmp_path)
+    shares = [m.conditions.read_fraction for m in capture.measurements]
+    assert shares == [0.7, 1.0, 0.3]
+    assert [m.label for m in capture.measurements] == ["randrw:70 4 KiB", "randread 4 KiB",
+                                                       "rw:30 4 KiB"]  # fmt: skip
+    assert capture.measurements[0].ops["read"].iops == pytest.approx(700)
+    assert capture.warnings == ()
+
+
+def test_a_mix_without_a_share_is_half_and_half_and_says_so(tmp_path: Path) -> None:
+    rows = "randread,9,\nrandrw,9,\nrandrw,9,0\nrw,9,\n"
+    capture = read_text(f"op,iops,read_pct\n{rows}", tmp_path)
+    assert [m.conditions.read_fraction for m in capture.measurements] == [1, 0.5, 0, 0.5]
+    (said,) = capture.warnings
+    assert "2 of 4 rows, the first in line 3" in said
+
+
+@pytest.mark.parametrize("row", ["randread,5,70", "randrw:70,5,60", "write,5,100"])
+def test_a_share_that_contradicts_the_operation_is_refused(row: str, tmp_path: Path) -> None:
+    said = refused(f"op,iops,read_pct\n{row}\n", tmp_path)
+    assert re.match("line 2: op is .* and read_pct", said)
+
+
 def test_an_unknown_column_is_said(tmp_path: Path) -> None:
     capture = read_text("op,iops,p99us\nread,5,7\n", tmp_path)
     assert capture.warnings == ("column 'p99us' is not known and left out; did you mean 'p99_us'?",)

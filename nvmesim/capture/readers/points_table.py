@@ -29,7 +29,7 @@ from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, UnitError, nearest
 from nvmesim.limits import MOST_POINTS
 from nvmesim.raid.levels import LEVELS
-from nvmesim.scenario.loads.fio_options import FioOptions, parse_bytes
+from nvmesim.scenario.loads.fio_options import DEFAULT_READ_PERCENT, FioOptions, parse_bytes
 from nvmesim.units import format_size, parse_size
 
 MAX_JOBS: Final = 1 << 20
@@ -128,24 +128,26 @@ def _raid(cell: _Cell) -> str | None:
 class _Operation(NamedTuple):
     text: str
     access: Access | None
-    read_fraction: float
+    read_fraction: float | None  # None: a mix whose cell does not say it
 
 
 def _operation(cell: _Cell) -> _Operation:
     match = _OP.fullmatch(cell.text.lower())
     if match is None:
         raise cell.error(f"op is {shown(cell.text.lower(), 30)!r}", _OP_EXAMPLES)
-    options = FioOptions({"rw": match[1] or match[0]})
+    options = FioOptions({"rw": match[1] or match[0]}, complete=False)
     fraction = options.read_fraction()
     if match[2] is not None:
         fraction = checked(cell.source, f"line {cell.line}: op", match[2], most=100) / 100
-    return _Operation(cell.text, options.access(), 0.5 if fraction is None else fraction)
+    return _Operation(cell.text, options.access(), fraction)
 
 
 _BANDWIDTH: Final = {
     "bw_mb_s": 1e6, "bw_mib_s": 2.0**20, "bw_gb_s": 1e9, "bw_gib_s": 2.0**30, "bw_kib_s": 2.0**10,
 }  # fmt: skip
 """Column -> bytes/s of its unit."""
+_SHARES: Final = ("read_pct", "rwmixread")
+"""Columns of the percentage of reads, the second as fio calls it."""
 _PLAIN: Final[dict[str, Callable[[_Cell], Any]]] = {
     **dict.fromkeys(("name", "note", "source", "engine", "beside"), lambda cell: cell.text),
     **dict.fromkeys(("jobs", "iodepth", "targets", "drives", "threads_per_drive", "limit"), _whole),
@@ -154,6 +156,7 @@ _PLAIN: Final[dict[str, Callable[[_Cell], Any]]] = {
     ),
     "arrivals": lambda cell: _choice(cell, "poisson", "fixed"),
     "block_size": _block_size,
+    **dict.fromkeys(_SHARES, partial(_number, most=100)),
     "cpu_pct": partial(_number, most=1e8),
     "cpu_us": partial(_number, most=MAX_LATENCY_S / _US),
     "duration_s": partial(_number, most=MAX_LATENCY_S),
@@ -218,6 +221,13 @@ def read(source: Source) -> Capture:
         f"column {name!r} is not known and left out; {nearest(name, _EXAMPLES)}"
         for name in rows[0].unknown
     ]
+    halves = [row for row in rows if _share(row) is None]
+    if halves:
+        warnings.append(
+            f"a mix without its share of reads is taken as {DEFAULT_READ_PERCENT} % reads, as fio "
+            f"does ({len(halves)} of {len(rows)} rows, the first in line {halves[0].line}): write "
+            "randrw:70, or add a column read_pct"
+        )
     if not source.text().endswith("\n"):
         warnings.append("its last line has no end: check that nothing is missing")
     return results(source, "points", [_measurement(row) for row in rows], warnings)
@@ -267,10 +277,9 @@ def _rows(source: Source) -> Iterator[_Row]:
 
 def _measurement(row: _Row) -> Measurement:
     get = row.values.get
-    operation: _Operation | None = get("op")
-    if operation is None:
-        raise row.error("has no op", _OP_EXAMPLES)
-    fraction = operation.read_fraction
+    operation: _Operation = row.values["op"]
+    share = _share(row)
+    fraction = DEFAULT_READ_PERCENT / 100 if share is None else share
     jobs, drives = _threads(row)
     conditions = Conditions(
         read_fraction=fraction,
@@ -305,7 +314,10 @@ def _measurement(row: _Row) -> Measurement:
             ops[op] = _result(iops * share, conditions, own)
     size = get("block_size")
     load = f"{jobs}x{conditions.iodepth}" if jobs and conditions.iodepth else ""
-    label = " ".join(filter(None, (operation.text, format_size(size) if size else "", load)))
+    name = operation.text
+    if operation.read_fraction is None:
+        name = f"{name}:{100 * fraction:g}"
+    label = " ".join(filter(None, (name, format_size(size) if size else "", load)))
     measurement = Measurement(
         label=get("name") or label,
         conditions=conditions,
@@ -318,6 +330,25 @@ def _measurement(row: _Row) -> Measurement:
     )
     # The number of samples behind a datasheet's figures is unknown: no caveats about it.
     return replace(with_caveats(replace(measurement, ops={})), ops=ops)
+
+
+def _share(row: _Row) -> float | None:
+    """The fraction of reads, of the operation or a column; None if a mix does not say it."""
+    operation: _Operation | None = row.values.get("op")
+    if operation is None:
+        raise row.error("has no op", _OP_EXAMPLES)
+    fraction = operation.read_fraction
+    for column in _SHARES:
+        share = row.values.get(column)
+        if share is None:
+            continue
+        if fraction not in (None, share / 100):
+            raise row.error(
+                f"op is {operation.text} and {column} {share:g}",
+                "write randrw or rw for a mix, or leave the cell blank",
+            )
+        fraction = share / 100
+    return fraction
 
 
 def _threads(row: _Row) -> tuple[int | None, int | None]:
