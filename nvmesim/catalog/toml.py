@@ -25,6 +25,9 @@ MAX_TOML_BYTES: Final = 1 << 24
 _PROFILES: Final = frozenset({"stack", "cpu", "profile", "engine", "extends", "scenario"})
 _FILES: Final = frozenset({"fio", "trace"})
 _COMMAND_LINES: Final = ("--", "fio ")
+DIGITS: Final = 6
+"""Significant digits of a fitted number: a thousandth of a per mille, far below its interval."""
+_LONG_NUMBER: Final = re.compile(r"^\d+\.\d+")
 _LONG_KEY: Final = re.compile(
     r"""(?:\.[ \t]*+(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+)"""
     f"{{{MOST_KEY_PARTS}}}"
@@ -190,8 +193,37 @@ def to_toml(profile: Frozen) -> str:
     >>> print(to_toml(get("drive", "hdd-7200")).splitlines()[0])
     kind = "drive"
     """
+    return to_text(_tables(profile))
+
+
+def fitted_toml(profile: Frozen) -> str:
+    """Return `to_toml` of a fitted *profile*, its numbers with as many digits as a fit may tell.
+
+    >>> from nvmesim.catalog.load import get
+    >>> '"527.507 us"' in fitted_toml(get("drive", "intel-d7-p5600-6.4tb"))
+    True
+    """
+    tables: dict[str, Any] = _short(_tables(profile))
+    return to_text(tables)
+
+
+def _tables(profile: Frozen) -> dict[str, Any]:
     kind = {"kind": profile.kind} if hasattr(profile, "kind") else {}
-    return to_text(kind | _plain(profile))
+    tables: dict[str, Any] = _plain(profile)
+    return kind | tables
+
+
+def _short(value: Any, key: str = "") -> Any:
+    """Tables whose numbers have `DIGITS` digits: those that are whole keep theirs."""
+    if isinstance(value, Mapping):
+        return {name: _short(inner, name) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(inner) for inner in value]
+    if key not in ("value", "low", "high"):
+        return value
+    if isinstance(value, float):
+        return value if value.is_integer() else float(f"{value:.{DIGITS}g}")
+    return _LONG_NUMBER.sub(lambda found: f"{float(f'{float(found[0]):.{DIGITS}g}'):.12g}", value)
 
 
 def _plain(value: Any, what: str = "number") -> Any:

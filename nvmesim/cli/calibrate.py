@@ -167,7 +167,7 @@ def fit_host(
 def _answer(fit: AnyFit, output: Path | None, *, is_forced: bool, is_early: bool) -> Answer:
     """Write the profile unless it misses its own rows, and say which."""
     from nvmesim.calibrate.infer.optimum import EARLY
-    from nvmesim.catalog.toml import to_toml
+    from nvmesim.catalog.toml import fitted_toml
     from nvmesim.show.views.fits import fit_blocks, fit_page
 
     missed = [] if is_forced else list(getattr(fit, "misses", ()))
@@ -176,7 +176,7 @@ def _answer(fit: AnyFit, output: Path | None, *, is_forced: bool, is_early: bool
         profile: Any = fit.profile.model_copy(update=update)
         fit = replace(fit, profile=profile, warnings=(EARLY, *fit.warnings))
     if output is not None and not missed:
-        save(output, to_toml(fit.profile))
+        save(output, fitted_toml(fit.profile))
     for text in missed:
         click.echo(f"nvmesim: {text}", err=True)
     if output is not None and missed:

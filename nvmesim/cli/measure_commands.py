@@ -241,7 +241,7 @@ def _known(step: MeasuredStep) -> str:
 
 
 def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -> int:
-    from nvmesim.catalog.toml import to_toml
+    from nvmesim.catalog.toml import fitted_toml
     from nvmesim.show.words import plural
 
     measured = plural(len(done.steps), "row")
@@ -255,7 +255,7 @@ def _written(done: Measuring, output: Path, as_json: bool, *, throttled: bool) -
         click.echo("nvmesim: the drive was throttled for its temperature: cool it, and measure "
                    "again", err=True)  # fmt: skip
     profile = done.fit.profile.model_copy(update={"notes": "\n".join(notes)})
-    write_text(output, to_toml(profile))
+    write_text(output, fitted_toml(profile))
     rows = output.with_suffix(".rows")
     click.echo(
         f"nvmesim: {ENDED[done.ended]}; {measured} in {done.seconds / 60:.1f} min, "

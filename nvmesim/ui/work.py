@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from nvmesim import limits
-from nvmesim.catalog.toml import to_toml
+from nvmesim.catalog.toml import fitted_toml
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
@@ -228,7 +228,7 @@ def calibrate(
             tell=job.tell,
         )  # fmt: skip
     job.keep_report(fit_page(fit))
-    text = to_toml(fit.profile)
+    text = fitted_toml(fit.profile)
     usable = not fit.profile.missed
     job.publish(evidence(fit), name=name, toml=text, profile=tomllib.loads(text), usable=usable)
 

@@ -1,6 +1,7 @@
 """The catalog: every entry loads, adds up, says where it is from, and is what its script makes."""
 
 import importlib.util
+import re
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ from nvmesim.catalog.profile import (
     Quantity,
     Residual,
 )
-from nvmesim.catalog.toml import to_toml
+from nvmesim.catalog.toml import fitted_toml, to_toml
 from nvmesim.errors import CatalogError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
@@ -195,6 +196,23 @@ def test_it_is_written_and_read_again() -> None:
     made = drive()
     again = load.from_table("drive", tomllib.loads(to_toml(made)))
     assert again == made
+
+
+def test_a_fit_is_written_with_few_digits() -> None:
+    made = load.get("drive", "intel-d7-p5600-6.4tb")
+    exact = {"value": 216_000_000.658, "low": 1 / 3, "high": 987_654_321.98}
+    made = made.model_copy(update={"commands": made.commands.model_copy(update=exact)})
+    text = fitted_toml(made)
+    assert '"216000k/s", low = "0.000333333k/s", high = "987654k/s"' in text
+    assert not re.search(r'(value|low|high) = "?[0-9.]*\.[0-9]{10}', text)
+    again = load.from_table("drive", tomllib.loads(text))
+    for (key, a), (_, b) in zip(load.quantities(made), load.quantities(again), strict=True):
+        assert b.value == pytest.approx(a.value, rel=1e-5), key
+        assert (a.low is None) == (b.low is None)
+        assert b.low is None or b.low <= b.value <= b.high, key
+    assert again.capacity.value == made.capacity.value
+    first, second = made.alternatives[0], again.alternatives[0]
+    assert first.values.keys() == second.values.keys()
 
 
 def test_an_alternative_takes_the_place_of_the_profile() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from nvmesim.calibrate.evidence import DriveFit, Judged, StackFit
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Quantity
-from nvmesim.catalog.toml import show_quantity, show_value, to_toml
+from nvmesim.catalog.toml import fitted_toml, show_quantity, show_value
 from nvmesim.show import blocks as b
 from nvmesim.show import words
 from nvmesim.show.page import document, html
@@ -193,7 +193,7 @@ def profile_blocks(fit: AnyFit) -> list[b.Block]:
         b.Fold("assumed numbers", (b.table("Assumed numbers", heads, rest),)),
         b.Fold("sources of the numbers", (b.table("Sources", ("numbers", "<source"), of),)),
         b.Fold("As a file (TOML)", (
-            b.Facts((("nvmesim", __version__),)), b.Source(to_toml(fit.profile)),
+            b.Facts((("nvmesim", __version__),)), b.Source(fitted_toml(fit.profile)),
         ), is_listed=False),
     ]  # fmt: skip
 
