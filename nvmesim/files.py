@@ -1,20 +1,36 @@
-"""Files are written beside their place and then renamed: whole or not at all; values for JSON."""
+"""Files are written beside their place and then renamed: whole or not at all; values for JSON.
+
+Data files of the package are read on first use.
+"""
 
 import contextlib
+import functools
 import math
 import os
 import secrets
 import stat
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from importlib import resources
 from pathlib import Path
 from typing import IO, Any, Final
 
 NAME_KEPT: Final = 40
 """Characters of a file's name that stand in that of the part beside it: 255 bytes are allowed."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+
+@functools.cache
+def package_tables(package: str, *path: str) -> Mapping[str, Any]:
+    """Return the tables of a TOML file of *package*; read once, and not when it is imported.
+
+    >>> package_tables("nvmesim.scenario", "loads", "presets.toml")["oltp"]["title"]
+    'OLTP, 8 KiB 70/30'
+    """
+    return tomllib.loads(resources.files(package).joinpath(*path).read_text("utf-8"))
 
 
 @contextmanager

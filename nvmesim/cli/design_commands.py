@@ -13,6 +13,7 @@ from nvmesim.cli.simulating import Answer, simulates
 
 if TYPE_CHECKING:
     from nvmesim.scenario.schema import Scenario
+    from nvmesim.show.blocks import Block
 
 
 @click.command(
@@ -134,7 +135,9 @@ def compare(
     if len(designs) == 2:
         a, b = designs
         found = replace(compared(*designs.values(), requests=requests, seed=seed), a=a, b=b)
-        return Answer(lambda: comparison_blocks(found), lambda: vars(found))
+        return Answer(
+            lambda: [*_files(designs, scenarios), *comparison_blocks(found)], lambda: vars(found)
+        )
     ranking = rank(
         designs, metric=metric, probability=parse_fraction(probability), seed=seed or 1,
         difference=parse_fraction(difference), workers=workers, requests=requests or ROUND_REQUESTS,
@@ -142,8 +145,17 @@ def compare(
     rows = ranking.table.to_dicts()
     json = {"answer": str(ranking), "probability": ranking.probability, "table": rows}
     return Answer(
-        lambda: ranking_blocks(ranking), lambda: json, code=0 if ranking.probability else 1
-    )
+        lambda: [*_files(designs, scenarios), *ranking_blocks(ranking)], lambda: json,
+        code=0 if ranking.probability else 1,
+    )  # fmt: skip
+
+
+def _files(designs: dict[str, Scenario], files: tuple[str, ...]) -> list[Block]:
+    """Which file each design is, where its name does not say it."""
+    from nvmesim.show.blocks import Line
+
+    of = [f"{f}: {n}" for n, f in zip(designs, files, strict=False) if n not in (f, Path(f).stem)]
+    return [Line(" | ".join(of), "soft")] if of else []
 
 
 def _loaded(files: tuple[str, ...], sets: tuple[str, ...]) -> dict[str, Scenario]:

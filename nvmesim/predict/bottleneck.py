@@ -215,14 +215,15 @@ def _sentence(
         if also and reliefs and not any(_brings(r) for r in reliefs):
             relief += ": something else is as full"
         return f"Limited by {describe(lowered, totals, stop)}{also}; {relief}."
-    text = "Nothing is full"
+    taken = (  # gates, such as a drive's tags or its write buffer
+        f"All slots of {info.name} are taken, and nothing else is full"
+        for info in lowered.stations
+        if info.kind == "gate" and fullest(lowered.network, info, totals) > FULL
+    )
+    text = next(taken, "Nothing is full")
     if stations:
         most = max(stations, key=lambda f: f.utilization)
         text += f" (busiest: {spoken(lowered, totals, most)}, {percent(most.utilization)})"
-    for info in lowered.stations:  # gates, such as a drive's tags or its write buffer
-        if info.kind == "gate" and fullest(lowered.network, info, totals) > FULL:
-            text += f"; all slots of {info.name} are taken"
-            break
     deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING and r.gain_low > 0]
     return f"{text}: latency is the limit; {best_relief(deeper or reliefs)}."
 

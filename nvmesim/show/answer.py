@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nvmesim.measure.figures import Interval, OpStats, Rebuild, Relief
-from nvmesim.measure.latency import Syncs
+from nvmesim.measure.latency import Syncs, enough
 from nvmesim.predict.result import Result
 from nvmesim.predict.uncertainty.parts import percent_of
 from nvmesim.scenario.resolved import ResolvedScenario, WorkloadGroup
@@ -22,6 +22,8 @@ LIKELY_MISS: Final = 0.5
 """Probability to meet the goal below which the answer says that it misses."""
 LITTLE: Final = 0.005
 """A gain below this is none: what brings no more is named below the table."""
+SHOWN: Final = (50.0, 99.0, 99.9)
+"""Percentiles of the table of operations."""
 HELPS: Final = 0.02
 """A change whose gain begins above this is likely to help."""
 
@@ -160,9 +162,27 @@ def ops(result: Result) -> b.Table:
     notes = [
         "95 % within: how sure that is; p99: 99 % of the requests take no longer, p50: half of them"
     ]
-    if result.bottleneck.verdict != "unstable" and any("-" in row for row in rows):
-        notes.append("-: too few of the simulated requests lie beyond it to tell")
+    if result.bottleneck.verdict != "unstable":
+        notes += _untold(result)
     return b.table("Reads and writes", OPS, rows, looks=("strong",), notes=notes)
+
+
+def _untold(result: Result) -> list[str]:
+    """Why a percentile is not shown: few requests beyond it, or few episodes of slow ones."""
+    of = [
+        (name, enough(stats.count, percent))
+        for name, stats in operations(result).items()
+        for percent in SHOWN if stats.latency.percentiles.get(percent) is None
+    ]  # fmt: skip
+    notes = []
+    if not all(is_enough for _, is_enough in of):
+        notes.append("-: too few of the simulated requests lie beyond it to tell")
+    if episodes := list(dict.fromkeys(name for name, is_enough in of if is_enough)):
+        notes.append(
+            f"- of {words.joined(episodes)}: enough requests, but the slow ones came in a few "
+            "episodes; a longer run (run.requests) may tell"
+        )
+    return notes
 
 
 def facts(result: Result) -> b.Facts:

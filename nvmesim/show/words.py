@@ -1,20 +1,18 @@
 """Numbers and names as text, the same on a terminal, in a page and in a chart."""
 
-import functools
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Final
 
+from nvmesim.files import package_tables
 from nvmesim.measure.figures import Distribution, Interval
 from nvmesim.units import chance as chance
 from nvmesim.units import format_time as format_time
 from nvmesim.units import percent as percent
 
 NOTHING_FULL: Final = {
-    "unstable": "the backlog grows", "latency-bound": "latency: nothing is full",
+    "unstable": "the backlog grows", "latency-bound": "latency",
 }  # fmt: skip
 """Verdicts that name no part of the server."""
 LIMITS: Final = {
@@ -26,15 +24,13 @@ COLUMNS: Final = ("mean", "p50", "p99", "p99.9")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
-@functools.cache
 def texts(table: str) -> Mapping[str, str]:
     """Return a table of ``words.toml``: captions of charts, the glossary.
 
     >>> texts("parts")["total"]
     'all together'
     """
-    every = tomllib.loads((files(__package__) / "words.toml").read_text("utf-8"))
-    found: dict[str, str] = every[table]
+    found: dict[str, str] = package_tables(__package__, "words.toml")[table]
     return found
 
 

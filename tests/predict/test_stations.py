@@ -135,7 +135,8 @@ def test_a_full_gate_is_named() -> None:
     sums = totals(low)
     sums.stations[gate.first, Acc.SERVICE] = 0.99 * 4 * 1e9
     verdict = bottleneck.judge(low, sums, in_flight=8)
-    assert "all slots of drive0 tags are taken" in verdict.sentence
+    assert verdict.sentence.startswith("All slots of drive0 tags are taken")
+    assert "Nothing is full" not in verdict.sentence
 
 
 def test_a_stated_duration() -> None:

@@ -73,6 +73,20 @@ def test_percentiles_that_are_not_known_are_a_dash():
     assert [cell.text for cell in rows[0][4:]] == ["-"] * 4
 
 
+@pytest.mark.parametrize(("count", "is_few"), [(2_000, True), (50_000, False)])
+def test_a_dash_says_why(count, is_few):
+    """Fewer than 100 samples beyond p99 are too few; more that hang together are not."""
+    whole = result(2)
+    few = {**whole.read.latency.percentiles, 99.0: None, 99.9: 0.001}
+    latency = dataclasses.replace(whole.read.latency, percentiles=few)
+    read = dataclasses.replace(whole.read, latency=latency, count=count)
+    notes = answer.ops(dataclasses.replace(whole, read=read)).notes[1:]
+    known = answer.ops(whole).notes[1:]
+    said = [note for note in notes if note not in known]
+    assert any("too few" in note for note in notes) == (is_few or any("few of" in n for n in known))
+    assert any(note.startswith("- of read:") for note in said) != is_few
+
+
 def test_markup_in_names_is_text():
     found = text(answer.blocks_of(result(2, name="[bold]x[/bold]\x07\n[/]")))
     assert found.splitlines()[0] == "[bold]x[/bold] [/]"

@@ -11,6 +11,14 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.load import with_values as put
 
 SEEDS = 30
+SMALL = """
+name = "of the same name"
+drives = [{ profile = "intel-p4610-1.6tb", count = 1 }]
+workload = [{ threads = 1, outstanding = 4 }]
+[server]
+stack = "linux-io_uring"
+sockets = [{ cpu = "epyc-7313" }]
+"""
 BASE = {
     "server": {
         "stack": "linux-io_uring",
@@ -157,3 +165,16 @@ def test_the_command_of_sensitivity(file, tmp_path, capsys):
     assert table.read_text().startswith("input,")
     assert "vega" in page.read_text()
     assert run_command(["sensitivity", str(file), "--metric", "iosp"]) == 2
+
+
+def test_files_and_columns_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.toml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "b.toml").write_text(SMALL.replace("of the same", "another"), encoding="utf-8")
+    assert run_command(["compare", "a.toml", "b.toml", "--requests", "2000"]) in (0, 1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "a.toml: of the same name | b.toml: another name"
+    heads = next(line for line in lines if "change" in line)
+    assert "of the same name" in heads
+    assert "another name" in heads
+    assert "before" not in heads

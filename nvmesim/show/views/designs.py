@@ -155,7 +155,7 @@ def comparison_blocks(found: Comparison) -> list[b.Block]:
         b.Line(f"{found.b} against {found.a}", "title"),
         b.Line(f"{rates}, {words.gain(gain.value)}{sure}.", "head"),
         _bars({found.a: before, found.b: after}),
-        b.table("Differences", ("", "before", "after", "change", "95 % within"), rows,
+        b.table("Differences", ("", found.a, found.b, "change", "95 % within"), rows,
               notes=[f"{found.requests:,} requests of each, with the same random numbers"]),
         b.Warnings(tuple(found.warnings)),
     ]  # fmt: skip
