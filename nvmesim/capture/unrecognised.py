@@ -7,12 +7,11 @@ of formats that nvmesim once read.
 import html
 import math
 import re
-import tomllib
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any, Final, Literal, NamedTuple
 
 from nvmesim.capture.text import Head, shown
+from nvmesim.files import package_tables
 from nvmesim.warning import Warning
 
 FORMATS: Final = (
@@ -35,11 +34,14 @@ class Mistaken(NamedTuple):
 
 def _known() -> Iterator[dict[str, Any]]:
     """Yield the tables of ``unrecognised.toml``; the first that fits is what a file is."""
-    found = tomllib.loads((files(__package__) / "unrecognised.toml").read_text("utf-8"))
+    found = package_tables(__package__, "unrecognised.toml")
     for table in found["retired"]:
-        table["text"] = f"is of {table['name']}, which nvmesim does not read any more"
         advice = found["shared"].get(table["instead"], table["instead"])
-        yield {**table, "instead": f"{advice}, or write a reader (docs/howto/reader.md)"}
+        yield {
+            **table,
+            "text": f"is of {table['name']}, which nvmesim does not read any more",
+            "instead": f"{advice}, or write a reader (docs/howto/reader.md)",
+        }
     for table in found["known"]:
         yield {**table, "instead": found["shared"].get(table["instead"], table["instead"])}
 

@@ -57,7 +57,7 @@ class Question:
 def questions(generation: int = 0) -> list[Question]:
     """Return what is asked, in its order; the usual CPU is of the drives' PCIe *generation*."""
     from nvmesim.catalog import load as catalog
-    from nvmesim.scenario.workload_keys import DRIVE, PRESETS
+    from nvmesim.scenario.workload_keys import DRIVE, presets
 
     def free(answers: Mapping[str, str]) -> bool:
         return answers["platform"] == NO_PLATFORM
@@ -74,7 +74,7 @@ def questions(generation: int = 0) -> list[Question]:
         Question("drive", "Drive", DRIVE, lambda: catalog.names("drive"), bare),
         Question("count", "How many drives", "8", is_asked=bare),
         Question("raid", "RAID level", "raid5", lambda: CHOICES),
-        Question("load", "Load", "oltp", lambda: tuple(PRESETS)),
+        Question("load", "Load", "oltp", lambda: tuple(presets())),
         Question("goal", "p99 latency to stay below", "1 ms"),
     ]  # fmt: skip
 
@@ -212,6 +212,7 @@ def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
     >>> scenario_tables({"drive": "hdd-7200", "count": "2", "raid": "raid1"})["volume"]["raid"]
     'raid1'
     """
+    from nvmesim.catalog.toml import is_path
     from nvmesim.scenario.workload_keys import DRIVE, preset, workload
 
     raid, load = answers.get("raid", "none"), answers.get("load", "oltp")
@@ -228,7 +229,7 @@ def scenario_tables(answers: Mapping[str, str]) -> dict[str, Any]:
     shares = [(socket, len(range(socket, count, sockets))) for socket in range(sockets)]
     drives = [{"profile": drive, "count": n, "socket": socket} for socket, n in shares if n]
     own = "drive" not in answers and _own_drives(platform)
-    what = platform if own else f"{count} x {drive}"
+    what = platform if own else f"{count} x {Path(drive).stem if is_path(drive) else drive}"
     return {
         "name": what + (f", {raid}" if raid != "none" else ""),
         "server": server,

@@ -5,10 +5,8 @@ What all dumps of one server say is put together here.
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -16,6 +14,7 @@ from nvmesim.capture.text import Source, TextSource, shown
 from nvmesim.describe import listings, pci
 from nvmesim.describe.facts import Array, Disk, Facts, FoundCpu, Nodes, Slot
 from nvmesim.errors import InputError
+from nvmesim.files import package_tables
 
 LARGEST: Final = 32 << 20  # bytes; lstopo of the largest machines writes 2 MB
 MARK: Final = "#####"
@@ -60,8 +59,6 @@ _COMMAND: Final = re.compile(
 )
 """A line that names the command below it: of the script, or after a shell's prompt."""
 _ABSENT: Final = re.compile(rf"^{MARK} (?:not installed|failed): (.{{1,80}})$", re.M)
-
-_OTHERS: Final = tomllib.loads((files(__package__) / "others.toml").read_text("utf-8"))["other"]
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,8 @@ def _ignored(path: Path, text: str, start: int, end: int) -> Iterator[str]:
 
 
 def _others(text: str) -> list[tuple[str, str]]:
-    found = [other for other in _OTHERS if re.search(other["pattern"], text, re.M)]
+    others = package_tables(__package__, "others.toml")["other"]
+    found = [other for other in others if re.search(other["pattern"], text, re.M)]
     return [(other["what"], other["give"]) for other in found]
 
 

@@ -150,7 +150,7 @@ def _put(tables: dict[str, Any], path: list[str], value: Any, text: str) -> None
         if depth == len(path) - 1:
             if part == "raid" and path[0] == "volume":
                 _leave_out(current, value)
-            if path[0] == "workload" and "diskspd" in current and part in diskspd.KEYS:
+            if path[0] == "workload" and "diskspd" in current and part in diskspd.flag_of_key():
                 slot, value = "diskspd", diskspd.with_key(str(current["diskspd"]), part, value)
             if value is None and isinstance(current, dict):  # as if it were not stated
                 current.pop(slot, None)

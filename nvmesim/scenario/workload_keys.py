@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from nvmesim.errors import InputError, nearest
+from nvmesim.files import package_tables
 from nvmesim.scenario.fields import BytesPerSecond, Duration, Fraction, Mix, PerSecond, Size, Strict
 
 MOST_PEAK = 200
@@ -209,12 +209,11 @@ class Preset:
     keys: Mapping[str, Any]
 
 
-PRESETS: Final[Mapping[str, Preset]] = {
-    name: Preset(**table)
-    for name, table in tomllib.loads(
-        (files(__package__) / "loads" / "presets.toml").read_text("utf-8")
-    ).items()
-}
+@cache
+def presets() -> Mapping[str, Preset]:
+    """Return every named load by its name."""
+    tables = package_tables(__package__, "loads", "presets.toml")
+    return {name: Preset(**table) for name, table in tables.items()}
 
 
 def preset(name: str) -> Preset:
@@ -223,9 +222,9 @@ def preset(name: str) -> Preset:
     >>> preset("oltp").keys["read"]
     0.7
     """
-    found = PRESETS.get(name)
+    found = presets().get(name)
     if found is None:
-        raise InputError(f"load {name!r} is unknown; {nearest(name, PRESETS)}")
+        raise InputError(f"load {name!r} is unknown; {nearest(name, presets())}")
     return found
 
 

@@ -1,21 +1,20 @@
 """The controls of the design page: each is a key of the scenario, or a choice that sets some."""
 
 import functools
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, Final, Literal, get_args
 
 from nvmesim.catalog import load as catalog
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, PlatformProfile
 from nvmesim.errors import InputError
+from nvmesim.files import package_tables
 from nvmesim.raid.levels import CHOICES, MD_LEVELS
 from nvmesim.raid.levels import POOL_LEVELS as POOLS
 from nvmesim.scenario.fields import Strict
 from nvmesim.scenario.load import with_values
 from nvmesim.scenario.schema import DriveSpec, ServerSpec
-from nvmesim.scenario.workload_keys import DRIVE, PRESETS, WorkloadSpec, workload
+from nvmesim.scenario.workload_keys import DRIVE, WorkloadSpec, presets, workload
 from nvmesim.show.words import about, plural
 from nvmesim.ui.trust import problem_of
 from nvmesim.units import PS_PER_S
@@ -51,7 +50,7 @@ def form(name: str) -> list[Control]:
     ['server.platform', 'server.sockets.cpu']
     """
     found = []
-    for group, fields in _forms()[name].items():
+    for group, fields in package_tables(__package__, "forms.toml")[name].items():
         for stated in fields:
             choices, ends = stated.get("choices", ()), {}
             if stated["form"] == "range":
@@ -62,11 +61,6 @@ def form(name: str) -> list[Control]:
             shown = tuple((c, c) if isinstance(c, str) else tuple(c) for c in listed)
             found.append(Control(**{**ends, **stated, "choices": shown, "group": group}))
     return found
-
-
-@functools.cache
-def _forms() -> dict[str, dict[str, list[dict[str, Any]]]]:
-    return tomllib.loads((files(__package__) / "forms.toml").read_text("utf-8"))
 
 
 def limit(spec: type[Strict], field: str, which: str = "ge") -> int:
@@ -85,7 +79,7 @@ _LISTS: Final[Mapping[str, Callable[[], Iterable[Any]]]] = {
     "access": lambda: get_args(get_args(WorkloadSpec.model_fields["access"].annotation)[0]),
     "levels": lambda: ((r, NO_RAID if r == "none" else r.upper()) for r in CHOICES),
     "levels of md": lambda: ((level, level.upper()) for level in MD_LEVELS),
-    "loads": lambda: (("", "own load"), *((name, p.title) for name, p in PRESETS.items())),
+    "loads": lambda: (("", "own load"), *((name, p.title) for name, p in presets().items())),
     "RAID engines": lambda: _models("raid-engine"),
     "stacks": lambda: _models("stack"),
 }
@@ -132,7 +126,7 @@ def values(tables: Mapping[str, Any]) -> dict[str, Any]:
         "server.sockets.cpu": _shown(sockets[0].get("cpu")) if sockets else "",
         "server.sockets": None if "platform" in server else str(len(sockets)),
         "server.stack": _shown(server.get("stack", "linux-io_uring")),
-        "workload": next((k for k in PRESETS if workload(k) == own), ""),
+        "workload": next((k for k in presets() if workload(k) == own), ""),
         "workload.0.block_size": size if isinstance(size, str) else "mixed",
         "workload.0.access": first.get("access", "random"),
         "workload.0.read": first.get("read", 1.0),

@@ -18,7 +18,7 @@ from nvmesim.cli.main import nvmesim as group
 from nvmesim.cli.main import run_command
 from nvmesim.scenario.load import load_scenario
 from nvmesim.scenario.loads import diskspd, fio_job
-from nvmesim.scenario.workload_keys import PRESETS
+from nvmesim.scenario.workload_keys import presets
 from nvmesim.study.measuring.rows import PLAN, minutes
 
 FIO = json.loads((Path(__file__).parent / "data" / "qd4.json").read_text("utf-8"))
@@ -164,7 +164,16 @@ def test_the_goal_finds_a_winner(nvmesim):
     assert json.loads(said.out)["chosen"]
 
 
-@pytest.mark.parametrize("load", PRESETS)
+def test_a_scenario_with_a_drive_of_a_file_is_named_after_the_drive(nvmesim, tmp_path):
+    drive = tmp_path / "both.toml"
+    drive.write_text('kind = "drive"\nextends = "sata-ssd"\nname = "both"\n', encoding="utf-8")
+    asked = ["--drive", drive, "--count", 4, "--cpu", "xeon-gold-6130", "--raid", "raid10"]
+    said = nvmesim("init", *asked, "-o", tmp_path / "new.toml")
+    assert said.code == 0, said.err
+    assert load_scenario(tmp_path / "new.toml").name == "4 x both, raid10"
+
+
+@pytest.mark.parametrize("load", presets())
 def test_init_writes_a_scenario_that_can_be(nvmesim, tmp_path, load):
     file = tmp_path / "new.toml"
     asked = ["--drive", "sata-ssd", "--count", 4, "--cpu", "xeon-gold-6130", "--raid", "raid10"]

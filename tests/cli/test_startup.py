@@ -33,6 +33,24 @@ def test_nothing_heavy_is_imported(code, may):
     assert set(HEAVY) & set(loaded) <= set(may)
 
 
+def test_no_data_file_is_read_when_modules_are_imported():
+    code = (
+        "import importlib, pathlib, pkgutil, sys\n"
+        "import nvmesim\n"
+        "inside = str(pathlib.Path(nvmesim.__file__).parent)\n"
+        "def note(event, found):\n"
+        "    if event == 'open' and str(found[0]).startswith(inside):\n"
+        "        print('READ', found[0])\n"
+        "sys.addaudithook(note)\n"
+        "for module in pkgutil.walk_packages(nvmesim.__path__, 'nvmesim.'):\n"
+        "    if not module.name.endswith('__main__'):\n"
+        "        importlib.import_module(module.name)\n"
+    )
+    read = [line.split()[1] for line in python(code).stdout.splitlines() if "READ" in line]
+    data = [name for name in read if not name.endswith((".py", ".pyc"))]
+    assert [name for name in data if "diagnosis" not in name] == []
+
+
 def test_a_prediction_imports_neither_numba_nor_scipy():
     """They take as long as the prediction itself; the loop's machine code is on disk by then."""
     code = (

@@ -5,25 +5,27 @@ Source: microsoft/diskspd wiki, Command line and parameters (2.2).
 
 import re
 import shlex
+from collections.abc import Mapping
 from typing import Any, Final
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError, nearest
-from nvmesim.scenario.loads.fio_options import OPTIONS, ParsedLoad, whole
+from nvmesim.scenario.loads.fio_options import ParsedLoad, listed, whole
 
-_IGNORED: Final = tuple(f"-{letter}" for letter in OPTIONS["diskspd"]["ignored"])
-_REFUSED: Final[dict[str, str]] = OPTIONS["diskspd"]["refused"]
-_NUMBERS: Final[dict[str, tuple[str, int, int]]] = OPTIONS["diskspd"]["numbers"]
-"""Flag -> value, least, most."""
-_FLAGS: Final = ("b", *_NUMBERS, "c", "r", "rd", "s", "B", "f", "g", "S", "h")
+_FLAGS: Final = ("b", "c", "r", "rd", "s", "B", "f", "g", "S", "h")
+"""Flags beside those that are a number."""
 DEFAULT_BLOCK: Final = 64 * 1024
 DEFAULT_OUTSTANDING: Final = 2
 DEFAULT_THREADS: Final = 1
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*(b|[kmgt](?:ib)?)?", re.IGNORECASE)
 _SCALE: Final = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-KEYS: Final[dict[str, str]] = OPTIONS["diskspd"]["keys"]
-"""Key of a workload -> the flag that says it."""
 _SLASHED: Final = re.compile(r"/(?:[A-Za-z]{1,2}[0-9,:.]*[KMGTBkmgtbi]?|Rxml|Rtext|Suw)")
+
+
+def flag_of_key() -> Mapping[str, str]:
+    """Return the flag that says a key of a workload, by that key."""
+    found: dict[str, str] = listed("diskspd", "keys")
+    return found
 
 
 def size_bytes(text: str, block: int = 1) -> int | None:
@@ -117,8 +119,9 @@ def with_key(line: str, key: str, value: Any) -> str:
         text = f"{100 * (1 - share):.6g}"
     elif key == "block_size":
         text = str(units.parse_size(text) if isinstance(value, str) else value)
-    flag = f"-{KEYS[key]}{text}"
-    changed, count = re.subn(rf"(?<!\S)[-/]{KEYS[key]}[0-9]\S*", lambda _: flag, line)
+    letter = flag_of_key()[key]
+    flag = f"-{letter}{text}"
+    changed, count = re.subn(rf"(?<!\S)[-/]{letter}[0-9]\S*", lambda _: flag, line)
     return changed if count else re.sub(r"^(\S*diskspd\S*\s+)?", rf"\g<0>{flag} ", line, count=1)
 
 
@@ -148,10 +151,13 @@ class _Line:
 
     def read(self, flag: str) -> None:
         """Take *flag*: the longest name that begins it says what it is."""
-        name = max((n for n in _FLAGS if flag.startswith("-" + n)), key=len, default="")
+        numbers, refused = listed("diskspd", "numbers"), listed("diskspd", "refused")
+        ignored = [f"-{letter}" for letter in listed("diskspd", "ignored")]
+        flags = (*_FLAGS, *numbers)
+        name = max((n for n in flags if flag.startswith("-" + n)), key=len, default="")
         text, values = flag[len(name) + 1 :], self.values
-        if name in _NUMBERS:
-            value, low, high = _NUMBERS[name]
+        if name in numbers:
+            value, low, high = numbers[name]  # value, least, most
             values[value] = self.number(flag, text, low, high)
         elif name == "c":
             values["file_size"] = self.size(flag, text)
@@ -188,12 +194,12 @@ class _Line:
         elif name == "rd":
             why = "(a non-uniform distribution) shapes the load and is not modelled"
             raise self.error(flag, why)
-        elif name == "f" or (not name and flag[:2] in _IGNORED):
+        elif name == "f" or (not name and flag[:2] in ignored):
             self.ignored.append(flag)
-        elif flag[:2] in _REFUSED:
-            raise self.error(flag, _REFUSED[flag[:2]])
+        elif flag[:2] in refused:
+            raise self.error(flag, refused[flag[:2]])
         elif not name:
-            known = [f"-{known}" for known in _FLAGS] + list(_IGNORED) + list(_REFUSED)
+            known = [*(f"-{known}" for known in flags), *ignored, *refused]
             raise self.error(flag, f"is not a DiskSpd flag; {nearest(flag[:2], known)}")
 
     def check(self) -> None:

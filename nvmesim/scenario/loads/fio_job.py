@@ -86,14 +86,13 @@ def _option(text: str, where: str) -> tuple[str, str]:
     """Return (name, value) of one line; a name alone means 1."""
     name, equals, value = text.partition("=")
     name = name.strip().lower()
-    name = fio.ALIASES.get(name, name)
+    name = fio.full_name(name)
     why = fio.why_refused(name, value.strip())
     if why:
         raise ScenarioError(f"{where}: {text!r} {why}")
-    if name not in fio.KNOWN:
-        raise ScenarioError(
-            f"{where}: {name!r} is not a known fio option; {nearest(name, fio.KNOWN)}"
-        )
+    known = fio.known_options()
+    if name not in known:
+        raise ScenarioError(f"{where}: {name!r} is not a known fio option; {nearest(name, known)}")
     return name, value.strip() if equals else "1"
 
 
@@ -178,7 +177,8 @@ def _ignored(job: fio.FioOptions) -> list[str]:
     """Options that do not shape the load, as they were written."""
     why = {"write_barrier": ": no engine acts on it"}
     given = job.given
-    shown = [f"{name}={given[name]}{why.get(name, '')}" for name in given if name in fio.IGNORED]
+    ignored = fio.listed("fio", "ignored")
+    shown = [f"{name}={given[name]}{why.get(name, '')}" for name in given if name in ignored]
     shown += [f"ioengine={given['ioengine']}"] if "ioengine" in given else []
     if given.get("direct") == "0":
         shown.append("direct=0: the page cache that fio would use is not modelled")

@@ -5,34 +5,22 @@ Source: fio HOWTO, parameter types and job options.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, Final, Literal, NamedTuple
 
 from nvmesim import units
 from nvmesim.errors import ScenarioError
+from nvmesim.files import package_tables
 
 Access = Literal["random", "sequential"]
 Direction = Literal["read", "write", "mixed"]
 Op = Literal["read", "write"]
 
-OPTIONS: Final[dict[str, Any]] = tomllib.loads(
-    (files(__package__) / "options.toml").read_text("utf-8")
-)
-_FIO: Final = OPTIONS["fio"]
-ALIASES: Final[Mapping[str, str]] = _FIO["aliases"]
-KNOWN: Final = (*_FIO["honoured"], *_FIO["ignored"], *_FIO["refused"])
-IGNORED: Final = frozenset(_FIO["ignored"])
-FLAGS: Final = frozenset(_FIO["flags"])
-SYNC_ENGINES: Final = frozenset(_FIO["synchronous"])
 DEFAULT_ENGINE: Final = "psync"
 DEFAULT_BLOCK_BYTES: Final = 4096
 DEFAULT_READ_PERCENT: Final = 50
 MAX_RANGE_SIZES: Final = 256
-MODES: Final[dict[str, tuple[Access, Direction]]] = _FIO["modes"]
-"""Access and direction of what stands before the colon of ``rw``."""
 OPS: Final[tuple[Op, Op]] = ("read", "write")
 _WHOLE: Final = re.compile(r"[0-9]{1,18}")
 _OFF: Final = ("0", "none", "")
@@ -77,6 +65,31 @@ def whole(text: str) -> int | None:
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
+def listed(tool: str, table: str) -> Any:
+    """Return what ``options.toml`` lists of a tool: aliases, known, ignored, refused, modes ...
+
+    >>> listed("fio", "aliases")["blocksize"], listed("fio", "modes")["randrw"]
+    ('bs', ['random', 'mixed'])
+    """
+    return package_tables(__package__, "options.toml")[tool][table]
+
+
+def full_name(option: str) -> str:
+    """Return fio's own name of an *option* that may be an alias.
+
+    >>> full_name("blocksize"), full_name("bs")
+    ('bs', 'bs')
+    """
+    name: str = listed("fio", "aliases").get(option, option)
+    return name
+
+
+def known_options() -> tuple[str, ...]:
+    """Return every option of fio that is known, those that are refused too."""
+    tables = ("honoured", "ignored", "refused")
+    return tuple(name for table in tables for name in listed("fio", table))
+
+
 class Mode(NamedTuple):
     """What ``rw`` asks for."""
 
@@ -91,8 +104,9 @@ def why_refused(option: str, value: str) -> str:
     >>> why_refused("verify", "crc32c"), why_refused("verify", "0"), why_refused("bs", "4k")
     ('reads back what it wrote, which is not modelled', '', '')
     """
-    allowed = (_FIO["harmless"][option], "") if option in _FIO["harmless"] else _OFF
-    return "" if value in allowed else str(_FIO["refused"].get(option, ""))
+    harmless = listed("fio", "harmless")
+    allowed = (harmless[option], "") if option in harmless else _OFF
+    return "" if value in allowed else str(listed("fio", "refused").get(option, ""))
 
 
 def parse_bytes(text: str, kb_base: int = 1024) -> int | None:
@@ -126,7 +140,7 @@ class FioOptions:
     def __init__(
         self, given: Mapping[str, object], *, complete: bool = True, where: str = ""
     ) -> None:
-        self.given = {ALIASES.get(key, key): str(value) for key, value in given.items()}
+        self.given = {full_name(key): str(value) for key, value in given.items()}
         self.complete = complete and bool(given or where)
         self.where = where
 
@@ -210,11 +224,12 @@ class FioOptions:
         if "rw" not in self.given and not self.complete:
             return None
         name, colon, number = self.given.get("rw", "read").lower().partition(":")
-        if name.strip() not in MODES:
-            trims = "trims are not modelled" if "trim" in name else f"one of {', '.join(MODES)}"
+        modes: Mapping[str, tuple[Access, Direction]] = listed("fio", "modes")
+        if name.strip() not in modes:
+            trims = "trims are not modelled" if "trim" in name else f"one of {', '.join(modes)}"
             self.unreadable("rw", f"is not a load; {trims}")
             return None
-        return Mode(*MODES[name.strip()], self.bytes_of("rw", number) if colon else None)
+        return Mode(*modes[name.strip()], self.bytes_of("rw", number) if colon else None)
 
     def random_fraction(self) -> float | None:
         """Return the share of requests that jump to a random place."""
@@ -310,7 +325,8 @@ class FioOptions:
     @property
     def synchronous(self) -> bool:
         """True if the engine has one request in flight."""
-        return (self.engine() or "").partition(":")[0].strip().lower() in SYNC_ENGINES
+        engine = (self.engine() or "").partition(":")[0].strip().lower()
+        return engine in listed("fio", "synchronous")
 
     def iodepth(self, reported: int | None = None) -> int | None:
         """Return outstanding requests per job: 1 for a synchronous engine, else iodepth.

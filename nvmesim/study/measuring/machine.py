@@ -5,14 +5,13 @@ import json
 import shlex
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Final
 
 from nvmesim.errors import InfrastructureError, InputError, nearest
+from nvmesim.files import package_tables
 
 QUICK_S: Final = 60.0
 """Time that a look at the machine may take."""
@@ -30,8 +29,6 @@ THERE: Final = (
 )
 """Ends the command when the connection that feeds its shell ends: fio would go on by itself. Nor
 must what it then says, and nobody hears, end it before its jobs."""
-_CONDITIONS: Final = files(__package__) / "plans" / "conditions.toml"
-CONDITIONS: Final[Mapping[str, str]] = tomllib.loads(_CONDITIONS.read_text("utf-8"))
 THROTTLED: Final = ("thm_temp1_trans_count", "thm_temp2_trans_count", "warning_temp_time",
                     "critical_comp_time")  # fmt: skip
 """Counters of `nvme smart-log` that grow when a drive is slowed down for its temperature. Source:
@@ -133,7 +130,7 @@ def conditions(machine: Machine, target: str) -> dict[str, str]:
     disk = disk_of(machine, target)
     told = {
         name: machine.asked(line.format(disk=shlex.quote(disk)))
-        for name, line in CONDITIONS.items()
+        for name, line in package_tables(__package__, "plans", "conditions.toml").items()
         if disk or "{disk}" not in line
     }
     return {name: text for name, text in told.items() if text}

@@ -14,7 +14,7 @@ from string import ascii_lowercase
 from typing import Final
 
 from nvmesim.capture.text import shown
-from nvmesim.scenario.loads.fio_options import ALIASES, FLAGS, KNOWN, FioOptions
+from nvmesim.scenario.loads.fio_options import FioOptions, full_name, known_options, listed
 
 SECTION: Final = (
     r"(?P<name>[^\n\"]{1,300}?): \(groupid=(?P<group>\d+), jobs=(?P<jobs>\d+)\): "
@@ -251,7 +251,7 @@ def _facts(given: Given) -> tuple[object, ...]:
     options = FioOptions(given, complete=False)
     rw, engine = (options.given.get(key, "").partition(":")[0] for key in ("rw", "ioengine"))
     sizes = options.block_sizes("read"), options.block_sizes("write")
-    return ALIASES.get(rw, rw), engine, options.whole("iodepth"), *sizes
+    return full_name(rw), engine, options.whole("iodepth"), *sizes
 
 
 def read_stated_load(before: list[Line], lines: Iterable[Line]) -> StatedLoad:
@@ -309,9 +309,9 @@ def parse_command(text: str) -> tuple[dict[str, Given], bool]:
             waiting = ""
             continue
         key, equals, value = part.lstrip("-").partition("=")
-        key = ALIASES.get(key, key)
-        is_whole &= key in KNOWN or key == "name"
-        waiting = "" if equals or key in FLAGS else key
+        key = full_name(key)
+        is_whole &= key in known_options() or key == "name"
+        waiting = "" if equals or key in listed("fio", "flags") else key
         if key == "name" and equals:
             given = jobs[value] = dict(common)
         elif "$" in value or "`" in value:
@@ -329,12 +329,12 @@ def _job_files(lines: Iterable[Line]) -> dict[str, Given]:
     for line in lines:
         text = line.text.strip()
         section, setting = _JOB_SECTION.fullmatch(text), _SETTING.fullmatch(text)
-        key = ALIASES.get(setting[1], setting[1]) if setting else ""
+        key = full_name(setting[1]) if setting else ""
         if section is not None and section[1] == "global":
             given = common = {}
         elif section is not None:
             given = found[shown(section[1], 60)] = dict(common)
-        elif given is not None and setting is not None and key in KNOWN:
+        elif given is not None and setting is not None and key in known_options():
             given[key] = setting[2] or "1"
         elif text and text[0] not in "#;":
             given = None
