@@ -158,15 +158,15 @@ def _tables(server: Server) -> dict[str, Any]:
             ],
         ),
         adapters=[
-            {"name": uplink.name, "kind": uplink.kind, "link": uplink.link, **_at(server, uplink)}
-            for uplink in server.uplinks.values()
+            {"name": up.name, "kind": up.kind, "link": str(up.link), **_at(server, up)}
+            for up in server.uplinks.values()
         ],
         drives=[
             _stated(
                 profile=same[0].part.profile,
                 count=len(same),
                 **_at(server, same[0]),
-                link=same[0].link,
+                link=same[0].link and str(same[0].link),
             )
             for same in _alike(server.drives)
         ],

@@ -1,6 +1,6 @@
 """Facts about a server from dumps, whichever tool printed them, and what the catalog has of them.
 
-Links are as tools write them; drives and CPUs have the names that machines give them.
+Drives and CPUs have the names that machines give them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from nvmesim.capture.text import shown
 from nvmesim.catalog import load as catalog
-from nvmesim.catalog.links import PCIE_ENCODING, PCIE_GT_PER_S, PCIE_LANES
+from nvmesim.catalog.links import PCIE_ENCODING, PCIE_GT_PER_S, PCIE_LANES, Link, pcie
 
 Interface = Literal["nvme", "sata", "sas"]
 UplinkKind = Literal["switch", "vmd", "controller"]
@@ -44,7 +44,7 @@ class Uplink:
 
     kind: UplinkKind
     address: str
-    link: str | None = None
+    link: Link | None = None
     node: int | None = None
     socket: int | None = None
     root: str | None = None  # address of the root complex, where the scenario has it
@@ -57,7 +57,7 @@ class Slot:
 
     address: str
     model: str = ""
-    link: str | None = None
+    link: Link | None = None
     node: int | None = None
     socket: int | None = None
     uplink: Uplink | None = None
@@ -134,53 +134,40 @@ def whole_disk(device: str) -> str:
     return (match.group(1) or match.group(2)) if match else name
 
 
-def pcie_text(gigatransfers: float, lanes: int) -> str | None:
+def pcie_at(gigatransfers: float, lanes: int) -> Link | None:
     """Return the link of that speed and width, None if PCIe has none such.
 
-    >>> pcie_text(8, 4), pcie_text(2.5, 1), pcie_text(8, 0), pcie_text(7, 4)
+    >>> str(pcie_at(8, 4)), str(pcie_at(2.5, 1)), pcie_at(8, 0), pcie_at(7, 4)
     ('pcie3 x4', 'pcie1 x1', None, None)
     """
     generations = [g for g, rate in PCIE_GT_PER_S.items() if abs(float(rate) - gigatransfers) < 0.1]
-    if not generations or lanes not in PCIE_LANES:
-        return None
-    return f"pcie{generations[0]} x{lanes}"
+    return pcie(generations[0], lanes) if generations and lanes in PCIE_LANES else None
 
 
-def pcie_from_bandwidth(gigabytes_per_s: float, widths: tuple[int, ...]) -> str | None:
+def pcie_from_bandwidth(gigabytes_per_s: float, widths: tuple[int, ...]) -> Link | None:
     """Return the link that carries so much, with the first of *widths* that fits a generation.
 
-    >>> pcie_from_bandwidth(3.938462, (4, 2, 1)), pcie_from_bandwidth(31.507692, (16, 8, 4))
-    ('pcie3 x4', 'pcie4 x16')
+    >>> str(pcie_from_bandwidth(3.938462, (4, 2, 1)))
+    'pcie3 x4'
     """
     for lanes in widths:
         for generation, rate in PCIE_GT_PER_S.items():
             encodings = {float(PCIE_ENCODING[generation]), 128 / 130 if generation > 2 else 0.8}
             for encoding in encodings:
                 if abs(float(rate) * encoding * lanes / 8 - gigabytes_per_s) < 0.01 * lanes:
-                    return f"pcie{generation} x{lanes}"
+                    return pcie(generation, lanes)
     return None
 
 
-def slower_link(first: str | None, second: str | None) -> str | None:
+def slower_link(first: Link | None, second: Link | None) -> Link | None:
     """Return the lower generation and width of two PCIe links; an unknown one does not count.
 
-    >>> slower_link("pcie4 x4", "pcie3 x16"), slower_link(None, "pcie3 x4")
+    >>> str(slower_link(pcie(4, 4), pcie(3, 16))), str(slower_link(None, pcie(3, 4)))
     ('pcie3 x4', 'pcie3 x4')
     """
     if first is None or second is None:
         return first or second
-    one, other = pcie_parts(first), pcie_parts(second)
-    return f"pcie{min(one[0], other[0])} x{min(one[1], other[1])}"
-
-
-def pcie_parts(link: str) -> tuple[int, int]:
-    """Return (generation, lanes) of a text that `pcie_text` made.
-
-    >>> pcie_parts("pcie4 x16")
-    (4, 16)
-    """
-    generation, lanes = link.removeprefix("pcie").split(" x")
-    return int(generation), int(lanes)
+    return pcie(min(first.generation, second.generation), min(first.lanes, second.lanes))
 
 
 SAME_SIZE: Final = 0.1  # drives of one series and capacity differ less: 3.84 and 4 TB do not
@@ -215,7 +202,7 @@ class CatalogPart:
     assumed: str = ""
 
 
-def drive_part(disk: Disk, link: str | None) -> CatalogPart:
+def drive_part(disk: Disk, link: Link | None) -> CatalogPart:
     """Return the profile of *disk*: a catalog entry, or a stand-in that says that it is one."""
     series = of_series(disk.model)
     capacities = {name: catalog.get("drive", name).capacity.value for name in series}
@@ -228,7 +215,7 @@ def drive_part(disk: Disk, link: str | None) -> CatalogPart:
         name = min(capacities, key=lambda n: abs(capacities[n] - (disk.size or 0)))
         why = f"{what} is of that series, of another capacity"
     else:
-        is_fast = link is not None and pcie_parts(link)[0] >= 4
+        is_fast = link is not None and link.generation >= 4
         kind = "disk" if disk.rotates else disk.interface
         name, like = _STAND_INS.get(kind or "", _STAND_INS["pcie4" if is_fast else "pcie3"])
         why = f"{what} is not in the catalog; {like} stands in for it"

@@ -8,7 +8,7 @@ from typing import Final
 
 from nvmesim.capture.checked_numbers import parsed_xml
 from nvmesim.capture.text import Source, natural, shown
-from nvmesim.catalog.links import PAYLOADS
+from nvmesim.catalog.links import PAYLOADS, Link, pcie
 from nvmesim.describe.facts import (
     Disk,
     Facts,
@@ -17,8 +17,8 @@ from nvmesim.describe.facts import (
     Nodes,
     Slot,
     Uplink,
+    pcie_at,
     pcie_from_bandwidth,
-    pcie_text,
     slower_link,
 )
 from nvmesim.describe.listings import cpu_text, named_ghz
@@ -38,14 +38,14 @@ _EMULATED: Final = re.compile(r"QEMU|Red Hat|VirtualBox|VMware", re.I)
 
 @dataclass(frozen=True)
 class Function:
-    """One PCI function; the links are texts such as "pcie3 x4"."""
+    """One PCI function."""
 
     address: str
     kind: str
     model: str
     node: int | None = None
-    link: str | None = None
-    fastest: str | None = None
+    link: Link | None = None
+    fastest: Link | None = None
     port: str = ""  # Root Port, Upstream Port, Downstream Port, Endpoint; "" if it does not say
     secondary: int | None = None  # bus below a bridge
     denied: bool = False
@@ -113,10 +113,10 @@ def _function(address: str, kind: str, model: str, details: str) -> Function:
     )
 
 
-def _link(block: str, key: str) -> str | None:
+def _link(block: str, key: str) -> Link | None:
     line = re.search(rf"^[ \t]*{key}\s*(.*)$", block, re.M)
     speed = _SPEED.search(line[1]) if line else None
-    return pcie_text(float(speed[1]), int(speed[2])) if speed else None
+    return pcie_at(float(speed[1]), int(speed[2])) if speed else None
 
 
 def _facts(functions: list[Function], drives: list[Function], *, is_plain: bool) -> Facts:
@@ -202,8 +202,7 @@ def _vmd(drive: Function, vmds: list[Function], facts: Facts) -> Uplink | None:
     number = drive.domain - VMD_DOMAIN
     if number < 0:
         return None
-    generation = (drive.link or "pcie3 x4").split(" x")[0]
-    link = f"{generation} x{VMD_LANES}"
+    link = pcie(drive.link.generation if drive.link else 3, VMD_LANES)
     facts.assume(f"a VMD domain is taken to have {VMD_LANES} lanes of its drives' generation")
     if number >= len(vmds):
         facts.assume(f"no VMD controller is listed for PCI domain {drive.domain:x}")

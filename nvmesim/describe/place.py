@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nvmesim.capture.text import natural, shown
+from nvmesim.catalog.links import Link, pcie
 from nvmesim.describe.facts import (
     Array,
     CatalogPart,
@@ -16,7 +17,6 @@ from nvmesim.describe.facts import (
     Uplink,
     cpu_part,
     drive_part,
-    pcie_parts,
 )
 from nvmesim.errors import InputError
 
@@ -26,7 +26,7 @@ ROOT_CPUS: Final = re.compile(r"EPYC 7[0-9A-Z]{2}[23]\b|Threadripper PRO [35]\d{
 """CPUs with the I/O die of Zen 2 and 3, four root complexes each."""
 ROOT_BANDWIDTH: Final = "39.7 GiB/s"
 """Source: docs/howto/pcie-tree.md, eight drives on one root complex of a published host."""
-_UPLINK_LINK: Final = {"switch": "pcie3 x16", "vmd": "pcie3 x16", "controller": "pcie3 x8"}
+_UPLINK_LANES: Final = {"switch": 16, "vmd": 16, "controller": 8}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PlacedDrive:
     disk: Disk
     part: CatalogPart
     socket: int
-    link: str | None = None
+    link: Link | None = None
     uplink: Uplink | None = None
     root: str | None = None  # address of the root complex, where the scenario has it
 
@@ -49,7 +49,7 @@ class PlacedDrive:
     def lanes(self) -> int:
         """PCIe lanes; x4 where the link is not known, none for SATA and SAS."""
         if self.link:
-            return pcie_parts(self.link)[1]
+            return self.link.lanes
         return 4 if self.disk.interface in ("nvme", None) else 0
 
 
@@ -318,13 +318,11 @@ def _uplinks(drives: Iterable[PlacedDrive], sockets: Sockets) -> dict[str, Uplin
         uplink = last.uplink
         assert uplink is not None
         number = sum(other.kind == uplink.kind for other in named.values())
-        link = uplink.link or _UPLINK_LINK[uplink.kind]
+        link = uplink.link or pcie(3, _UPLINK_LANES[uplink.kind])
         same = [drive for drive in behind[address] if drive.uplink == uplink]
         if uplink.kind == "vmd":  # as wide as its drives need: the dump shows that they fit
-            generation, lanes = pcie_parts(link)
-            while lanes < min(sum(drive.lanes for drive in same), 32):
-                lanes *= 2
-            link = f"pcie{generation} x{lanes}"
+            while link.lanes < min(sum(drive.lanes for drive in same), 32):
+                link = pcie(link.generation, 2 * link.lanes)
         name = f"{uplink.kind}{number}"
         if uplink.link is None:
             sockets.assume(f"{name} at {shown(address)}: {link}")
@@ -343,13 +341,13 @@ def _cpu(
         sockets.assume(f"no dump names the CPU (lscpu does): {STAND_IN_CPU} stands in for it")
         return CatalogPart(STAND_IN_CPU)
     used = [0] * sockets.count
-    generations = [3, *(pcie_parts(drive.link)[0] for drive in drives if drive.link)]
+    generations = [3, *(drive.link.generation for drive in drives if drive.link)]
     for drive in drives:
         used[drive.socket] += 0 if drive.uplink else drive.lanes
     for uplink in uplinks:
-        generation, lanes = pcie_parts(uplink.link or "")
-        generations.append(generation)
-        used[uplink.socket or 0] += lanes
+        if uplink.link:
+            generations.append(uplink.link.generation)
+            used[uplink.socket or 0] += uplink.link.lanes
     part = cpu_part(cpu, max(used), max(generations))
     if part.assumed:
         sockets.assume(part.assumed)
