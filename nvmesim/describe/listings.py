@@ -222,15 +222,11 @@ def _carries_the_system(entry: dict[str, Any]) -> bool:
     )
 
 
-_PARITY: Final = {
-    0: "left-asymmetric",
-    1: "right-asymmetric",
-    2: "left-symmetric",
-    3: "right-symmetric",
-    4: "parity-first",
-    5: "parity-last",
-}
-"""Source: md's algorithm numbers, linux/raid/md_u.h."""
+_PARITY: Final = dict(enumerate((
+    "left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric", "parity-first",
+    "parity-last",
+)))  # fmt: skip
+"""By md's algorithm number. Source: linux/raid/md_u.h."""
 _DETAIL_AGAIN: Final = "run mdadm --detail /dev/md* as root again"
 
 

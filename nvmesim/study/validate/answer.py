@@ -55,14 +55,12 @@ class Prediction:
     fitted: tuple[Fitted, ...] = ()
 
 
-def answer(
-    question: Question, progress: Progress | None = None, *, catalog: bool = True
-) -> Prediction:
+def answer(question: Question, progress: Progress | None = None) -> Prediction:
     """Return the predictions of everything that *question* asks, intervals included.
 
     The intervals are those that `nvmesim run` prints, with the model's error learned without the
-    question's own source. A number that a fit chose has the interval of its input row's noise. With
-    *catalog* the same is asked of the catalog's profiles alone.
+    question's own source. A number that a fit chose has the interval of its input row's noise. The
+    same is asked of the catalog's profiles alone.
     """
     say = progress or (lambda text, share: None)
     say(f"{question.name}: calibrating", 0.0)
@@ -87,9 +85,7 @@ def answer(
         rate = naive.iops(scenario)
         if rate is not None:
             rates[config] = rate
-    return Prediction(
-        values, _from_catalog(asked) if catalog else {}, rates, in_flight, drive + fitted
-    )
+    return Prediction(values, _from_catalog(asked), rates, in_flight, drive + fitted)
 
 
 def _from_catalog(question: Question) -> dict[Key, Value]:
