@@ -7,7 +7,7 @@ The mistakes are planted with numbers of their own, not those that `diagnose` tr
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -132,44 +132,73 @@ def loads() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def row(
+    tables: Mapping[str, Any], change: Mapping[str, Any], load: Mapping[str, Any],
+    rng: np.random.Generator, seed: int,
+) -> Measurement:  # fmt: skip
+    """Return what the server with *change* does under *load*, with noise."""
+    alone, read = "targets" in load, load["read"]
+    found = simulate(ShortRuns(tables, ".").scenario(change, load), seed=seed, requests=REQUESTS,
+                     reliefs=False, over_time=False, certainty=False)  # fmt: skip
+    rate = found.total.iops.value * math.exp(NOISE * rng.standard_normal())
+    p99 = None if found.read is None else found.read.clat.percentiles[99.0]
+    noise = math.exp(TAIL_NOISE * rng.standard_normal())
+    op: Op = "read" if read else "write"
+    size, jobs, depth = (load[key] for key in ("block_size", "threads_total", "outstanding"))
+    return Measurement(
+        f"{op} {size} {jobs} x {depth}",
+        Conditions(read_fraction=read, access="random", block_size=parse_size(size), jobs=jobs,
+                   iodepth=depth, direct=True,
+                   targets=1 if alone else tables["drives"][0]["count"],
+                   raid=None if alone else tables.get("volume", [{}])[0].get("raid")),
+        {op: OpResult(0, 0, rate, 0.0,
+                      clat=Latency(0, percentiles_s={} if p99 is None else {99.0: p99 * noise}))},
+    )  # fmt: skip
+
+
+def captured(rows: Sequence[Measurement]) -> Captures:
+    """Return *rows* as a capture."""
+    return Captures((Capture(None, "planted", None, tuple(rows), len(rows)),))
+
+
 def measured(
     tables: Mapping[str, Any], change: Mapping[str, Any], rng: np.random.Generator
 ) -> Captures:
     """Return rows of the server with *change* under all `LOADS`, with noise."""
-    rows, runs, seed = [], ShortRuns(tables, "."), int(rng.integers(1 << 30))
-    level = tables.get("volume", [{}])[0].get("raid")
-    for (read, size, jobs, depth, drives), load in zip(LOADS, loads(), strict=True):
-        found = simulate(runs.scenario(change, load), seed=seed, requests=REQUESTS, reliefs=False,
-                         over_time=False, certainty=False)  # fmt: skip
-        rate = found.total.iops.value * math.exp(NOISE * rng.standard_normal())
-        p99 = None if found.read is None else found.read.clat.percentiles[99.0]
-        noise = math.exp(TAIL_NOISE * rng.standard_normal())
-        tail = {} if p99 is None else {99.0: p99 * noise}
-        op: Op = "read" if read else "write"
-        alone = 1 if drives else tables["drives"][0]["count"]
-        rows.append(Measurement(
-            f"{op} {size} {jobs} x {depth}",
-            Conditions(read_fraction=read, access="random", block_size=parse_size(size), jobs=jobs,
-                       iodepth=depth, direct=True, targets=alone,
-                       raid=None if drives else level),
-            {op: OpResult(0, 0, rate, 0.0, clat=Latency(0, percentiles_s=tail))},
-        ))  # fmt: skip
-    return Captures((Capture(None, "planted", None, tuple(rows), len(rows)),))
+    seed = int(rng.integers(1 << 30))
+    return captured([row(tables, change, load, rng, seed) for load in loads()])
 
 
-def is_noticed(tables: Mapping[str, Any], change: Mapping[str, Any]) -> bool:
-    """True if some row does no more than `NOTICED` of what it should; InputError: cannot be."""
+def followed(number: int, asked: int = 2) -> tuple[str, list[list[str]]]:
+    """Return the planted code of trial *number* and what is found as suggestions are followed.
+
+    It begins with the row that is slowest, and measures what is suggested *asked* times.
+    """
+    tables, change, code, rng = planted(number)
+    slowest = loads()[int(np.argmin(shares(tables, change)))]
+    rows, found = [row(tables, change, slowest, rng, number)], []
+    for n in range(asked + 1):
+        answer = diagnose(tables, captured(rows), workers=1)
+        found.append(found_codes(answer))
+        if answer.next is None or n == asked:
+            break
+        rows.append(row(tables, change, answer.next.workload, rng, number + n))
+    return code, found
+
+
+def shares(tables: Mapping[str, Any], change: Mapping[str, Any]) -> list[float]:
+    """Return what each of `LOADS` still does with *change*, relative; InputError: cannot be."""
     runs = ShortRuns(tables, ".", workers=1)
     wanted = [(c, load) for load in loads() for c in ({}, change)]
     rates = [None if found is None else found["iops"] for found in runs.figures(wanted, "")]
     pairs = [(a, b) for a, b in zip(rates[::2], rates[1::2], strict=True) if a and b]
     if len(pairs) < len(LOADS):
         raise InputError("this server cannot have this mistake")
-    return min(b / a for a, b in pairs) < NOTICED
+    return [b / a for a, b in pairs]
 
 
-def plant(number: int) -> tuple[dict[str, Any], Captures, str]:
-    """Return server, rows and code of trial *number*: a mistake that somebody would notice.
+def planted(number: int) -> tuple[dict[str, Any], Mapping[str, Any], str, np.random.Generator]:
+    """Server, change, code and random numbers of trial *number*: a mistake one would notice.
 
     One that the drawn server cannot have, or whose effect nobody would notice, is drawn anew.
     """
@@ -180,9 +209,15 @@ def plant(number: int) -> tuple[dict[str, Any], Captures, str]:
         if one.raid and tables.get("volume", [{}])[0].get("raid", "") not in one.raid:
             continue
         change = one.change(tables, rng)
-        if is_noticed(tables, change):
-            return tables, measured(tables, change, rng), one.code
+        if min(shares(tables, change)) < NOTICED:
+            return tables, change, one.code, rng
         one = PLANTED[int(rng.integers(len(PLANTED)))]
+
+
+def plant(number: int) -> tuple[dict[str, Any], Captures, str]:
+    """Return server, rows and code of trial *number*."""
+    tables, change, code, rng = planted(number)
+    return tables, measured(tables, change, rng), code
 
 
 def healthy(number: int) -> tuple[dict[str, Any], Captures]:

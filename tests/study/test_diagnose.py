@@ -26,6 +26,7 @@ from nvmesim.study.diagnosis.diagnose import (
     NextMeasurement,
 )
 from nvmesim.study.diagnosis.evidence import (
+    HALF,
     RULED,
     SLICED,
     ErrorScale,
@@ -39,10 +40,20 @@ from nvmesim.study.diagnosis.evidence import (
     rows_of,
 )
 from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS
-from nvmesim.study.diagnosis.server import NOT_VIRTUAL, Server
-from tests.study.planted import PLANTED, found_codes, healthy, plant, remembering, trial
+from nvmesim.study.diagnosis.server import IGNORED, NOT_VIRTUAL, Server
+from tests.study.planted import (
+    PLANTED,
+    followed,
+    found_codes,
+    healthy,
+    plant,
+    remembering,
+    trial,
+)
 from tests.study.slow_servers import asked, place, slow_servers, threads
 
+FOLLOWED = (0, 7, 11)
+"""Trials whose mistake one row does not tell."""
 SERVER = """
 name = "four drives"
 [server]
@@ -369,6 +380,51 @@ def test_a_flush_takes_as_long_as_any_of_such_drives():
     assert len(forms("flushes", server)) == 2, "with capacitors nothing is flushed"
 
 
+def test_windows_flushes_too():
+    tables = {**tomllib.loads(SERVER), "server": {"stack": "windows-2019"}}
+    tables["server"]["sockets"] = [{"cpu": "epyc-7313"}]
+    load = {"access": "random", "block_size": "4 KiB", "threads_total": 1, "outstanding": 1,
+            "read": 0.0}  # fmt: skip
+    runs = ShortRuns(tables, ".")
+    rows = [MeasuredRow("", load, 981.0, None, is_buffered=None)]
+    found = forms("flushes", Server(tables, runs.scenario({}, load), rows))
+    answers = runs.figures([({}, load), *((v.change, load) for v in found)], "")
+    rates = [answer["iops"] for answer in answers]
+    assert len(found) == 3
+    assert max(rates[1:]) < 0.1 * rates[0]
+
+
+def test_the_writes_of_a_store_may_wait_for_its_copies():
+    server = server_of()[2]
+    reads, writes = server.rows
+    counts = [len(forms("network", replace(server, rows=[reads, replace(writes, iops=rate)])))
+              for rate in (9e4, 2e3)]  # fmt: skip
+    assert counts[1] == counts[0] + 2
+
+
+@pytest.mark.parametrize(("engine", "is_fact"), [("psync", True), ("libaio", False), (None, False)])
+def test_a_synchronous_engine_decides_that_a_depth_had_no_effect(engine, is_fact):
+    server = server_of()[2]
+    rows = [replace(row, is_buffered=False, engine=engine) for row in server.rows]
+    assert replace(server, rows=rows).told.get("depth") == (IGNORED if is_fact else None)
+
+
+@pytest.mark.parametrize(("op", "is_said"), [("randrw", True), ("rw", True), ("randrw:50", False)])
+def test_a_mix_without_a_share_is_said_to_be_half_reads(tmp_path, op, is_said):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"op,block_size,jobs,iodepth,iops\n{op},4 KiB,1,1,14000\n")
+    assert [HALF in note for note in notes_of(ns.read_captures([path]))] == [True] * is_said
+
+
+@pytest.mark.parametrize(("high", "is_asked"), [(2.5e5, False), (6.5e5, True)])
+def test_a_row_inside_of_a_wide_interval_is_no_end(high, is_asked):
+    row = ComparedRow("a", 1.6e5, Interval(2e5, 1.5e5, high), None, None)
+    load = {"block_size": "4 KiB", "read": 1.0, "threads_total": 4, "outstanding": 64}
+    following = NextMeasurement(load, 1, ("nothing is wrong", "b"), (1e5, 2e5))
+    text = html(diagnosis_blocks(Diagnosis("s", (row,), 0.9, (), following)))
+    assert ("Measure next" in text) == is_asked
+
+
 def test_spdk_unmaps_no_memory_and_knows_its_network():
     tables = {**tomllib.loads(SERVER), "server": {"stack": "spdk"}}
     tables["server"]["sockets"] = [{"cpu": "epyc-7313"}]
@@ -407,6 +463,15 @@ def test_a_planted_mistake_is_among_the_first_three(number):
     """Fixed seeds: what happens is always the same; of new ones 1 in 20 may miss."""
     tables, rows, code = plant(number)
     assert code in found_codes(ns.diagnose(tables, rows, workers=1))[:3]
+
+
+@pytest.mark.long
+def test_two_suggested_measurements_find_what_one_row_cannot():
+    """It begins with the row that is slowest; fixed seeds."""
+    with remembering():
+        trials = [followed(number) for number in FOLLOWED]
+    first = [[codes[0] == code for codes in found] for code, found in trials]
+    assert sum(row[-1] for row in first) == len(FOLLOWED) > sum(row[0] for row in first)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from nvmesim.show.words import gigabytes, kiops, microseconds, percent, plural
 from nvmesim.units import format_iops
 
 if TYPE_CHECKING:
-    from nvmesim.study.diagnosis.diagnose import Diagnosis, Explanation
+    from nvmesim.study.diagnosis.diagnose import ComparedRow, Diagnosis, Explanation
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 HEADINGS: Final = (
@@ -32,6 +33,8 @@ SURE: Final = 0.5
 """Probability that nothing is wrong from which no explanation is shown."""
 CLEAR: Final = 0.8
 """The same from which it is said so plainly."""
+WIDE: Final = 2.0
+"""Upper over lower end of an interval from which a row tells little."""
 
 
 def capture_blocks(capture: Capture) -> list[Block]:
@@ -117,20 +120,21 @@ def diagnosis_page(found: Diagnosis) -> str:
 
 
 def diagnosis_blocks(found: Diagnosis) -> list[Block]:
-    """Rows beside their predictions, explanations, what to measure next."""
+    """Rows beside their predictions, what to measure next, what explains the difference."""
+    wide = max((row.predicted for row in found.rows), key=lambda p: p.high / p.low)
+    is_calm = _is_calm(found)
     shown: list[Block] = [Line(_headline(found), "head"), _compared(found)]
-    if not _is_calm(found):
+    if is_calm and wide.high / wide.low > WIDE:
+        shown.append(Line(
+            f"{_around(wide)} is wide: what costs less would not be seen. `nvmesim measure` and a "
+            "profile of this drive narrow all rows; another load tells more of the server."
+        ))  # fmt: skip
+    if not is_calm or (found.next is not None and wide.high / wide.low > WIDE):
         shown.append(Line(_next(found), "head"))
-        named: set[str] = set()
-        for one in found.explanations:
-            if one.probability >= MINOR:
-                shown += _explained(one, found, named)
-        minor = [e.name for e in found.explanations if LIKELY <= e.probability < MINOR]
-        if minor:
-            shown.append(Line(f"under {MINOR:.0%} each: {'; '.join(minor)}"))
-        shown.append(
-            Line(f"{_chance(found.healthy)}  nothing is wrong: it is as its scenario says")
-        )
+    if not is_calm:
+        likely = [e for e in found.explanations if e.probability >= MINOR]
+        shown.append(_explanations(found))
+        shown += [block for e in likely for block in _advice(e)]
     noted = (*found.notes, *(f"left out: {reason}" for reason in found.left_out))
     return [*shown, Warnings(noted)] if noted else shown
 
@@ -149,18 +153,38 @@ def _compared(found: Diagnosis) -> Block:
     return table("Measured beside predicted", headings, rows)
 
 
-def _explained(one: Explanation, found: Diagnosis, named: set[str]) -> Iterator[Block]:
-    """An explanation, how to check and how to mend it; those alike that are not *named* yet."""
-    rate = "" if one.iops is None else f", would do {format_iops(one.iops.value)}"
-    yield Line(f"{_chance(one.probability)}  {one.name}{rate}")
-    later = found.explanations[found.explanations.index(one) + 1 :]
-    group = [e for e in later if e.code in one.alike and e.code not in named]
-    named.update(e.code for e in group)
-    alike = "; ".join(e.name for e in group)
-    said = f"{alike} (these rows cannot tell them apart)" if alike else ""
-    pairs = (("check", one.check), ("mend", one.mend), ("or", said))
-    if any(text for _, text in pairs):
-        yield Facts(tuple((name, text) for name, text in pairs if text))
+def _explanations(found: Diagnosis) -> Block:
+    """What may be different, the likeliest first; those that no row tells apart have one letter."""
+    letters: dict[str, str] = {}
+    listed = [e for e in found.explanations if e.probability >= LIKELY]
+    for e in listed:
+        group = {code for code in e.alike if code not in letters}
+        if e.code not in letters and group:
+            letter = "abcdefghij"[len(set(letters.values()))]
+            letters |= dict.fromkeys({e.code, *group}, letter)
+    rows = [(e.probability, e.name, "" if e.iops is None else format_iops(e.iops.value),
+             letters.get(e.code, "")) for e in listed]  # fmt: skip
+    rows.append((found.healthy, "nothing: it is as its scenario says", "", ""))
+    rows.sort(key=lambda row: -row[0])
+    worst = _worst(found).label
+    notes = [f"it would do: under {worst}, if that is so"]
+    if letters:
+        notes.append("same letter: these rows cannot tell them apart")
+    many = 4 if letters else 3
+    headings = ("probability", "<what is different", "it would do", "<alike")[:many]
+    texts = [(_chance(chance), *rest)[:many] for chance, *rest in rows]
+    return table("What is different", headings, texts, notes=notes)
+
+
+def _advice(one: Explanation) -> Iterator[Block]:
+    """How to check an explanation, and how to mend it."""
+    if one.check:
+        yield Line(one.name)
+        yield Facts((("check", one.check), ("mend", one.mend)))
+
+
+def _worst(found: Diagnosis) -> ComparedRow:
+    return max(found.rows, key=lambda row: abs(math.log(row.measured / row.predicted.value)))
 
 
 def _is_calm(found: Diagnosis) -> bool:
@@ -176,7 +200,7 @@ def _headline(found: Diagnosis) -> str:
             f"{said}, as far as {plural(rows, 'row')} can tell ({found.healthy:.0%}): "
             f"{inside} of {rows} inside the interval."
         )
-    worst = max(found.rows, key=lambda row: abs(row.measured / row.predicted.value - 1))
+    worst = _worst(found)
     told = "something is different on this server"
     if found.healthy >= SURE:
         told = (
@@ -206,7 +230,7 @@ def _around(interval: Interval) -> str:
 
 
 def _next(found: Diagnosis) -> str:
-    """What to measure next."""
+    """What to measure next, as a row of a table of points."""
     if found.next is None:
         if sum(e.probability >= LIKELY for e in found.explanations) < 2:
             return "What explains it:"
@@ -218,5 +242,5 @@ def _next(found: Diagnosis) -> str:
     jobs = plural(load["jobs"], "job")
     return (
         f"Measure next: {where} with {load['op']} of {load['block_size']}, {jobs} at "
-        f"depth {load['iodepth']}. {ends[0]}; {ends[1]}."
+        f"depth {load['iodepth']}, and ask again with that row added. {ends[0]}; {ends[1]}."
     )

@@ -431,33 +431,31 @@ class Search:
         )  # fmt: skip
 
     def _next(self, healthy: float, explanations: Sequence[Explanation]) -> NextMeasurement | None:
-        """The load that tells the likeliest explanation from the next that differs under any."""
+        """The load that tells most of the likeliest explanations apart; None if none tells much."""
         nothing = Explanation("healthy", "nothing is wrong", healthy, {}, None)
         known = [*(e for e in explanations if e.iops is not None), nothing]
-        first, *others = sorted(known, key=lambda e: -e.probability)
-        likely = (e for e in others if e.probability >= SHOWN)
-        return next(filter(None, (self._telling(first, second) for second in likely)), None)
-
-    def _telling(self, first: Explanation, second: Explanation) -> NextMeasurement | None:
-        """The load under which the two differ most; None if they hardly do under any."""
-        loads = self._loads()
-        wanted = [(e.changes, load) for load, _ in loads for e in (first, second)]
+        known = sorted((e for e in known if e.probability >= SHOWN), key=lambda e: -e.probability)
+        loads, likely = self._loads(), known[:PAIRED]
+        wanted = [(e.changes, load) for load, _ in loads for e in likely]
         answers = self._runs.figures(wanted, "what to measure next")
-        rates = {
-            i: (a["iops"], b["iops"]) for i in range(len(loads))
-            if (a := answers[2 * i]) is not None and (b := answers[2 * i + 1]) is not None
-        }  # fmt: skip
-        differences = {i: abs(math.log(a / b)) for i, (a, b) in rates.items()}
-        best = max(differences, key=lambda i: differences[i], default=None)
-        if best is None or differences[best] < DECIDES:
+        rates = np.reshape([math.nan if a is None else a["iops"] for a in answers],
+                           (len(loads), len(likely)))  # fmt: skip
+        logs, chances = np.log(rates), np.array([e.probability for e in likely])
+        apart = np.abs(logs[:, :, None] - logs[:, None, :])
+        told = np.nan_to_num(1 - np.exp(-((apart / DECIDES) ** 2) / 8)) * np.outer(chances, chances)
+        told[apart < DECIDES] = 0.0
+        if not told.any():
             return None
-        return NextMeasurement(*loads[best], tells=(first.name, second.name), iops=rates[best])
+        best = int(told.sum((1, 2)).argmax())
+        i, j = sorted(np.unravel_index(told[best].argmax(), told[best].shape))
+        return NextMeasurement(*loads[best], tells=(likely[i].name, likely[j].name),
+                               iops=(float(rates[best, i]), float(rates[best, j])))  # fmt: skip
 
     def _loads(self) -> list[tuple[dict[str, Any], int | None]]:
         """Loads that are quick to measure: a drive alone, and the whole shallow and deep."""
         server = self._server.resolved
         threads = max(1, min(16, server.sockets[0].logical_cpus))
-        alone = [server.drives[i].name for i in (0, -1)] if len(server.drives) > 1 else []
+        alone = server.drives[0].name if len(server.drives) > 1 else None
         out: list[tuple[dict[str, Any], int | None]] = []
         for size, jobs, depth in (("4 KiB", 1, 1), ("4 KiB", 4, 64), ("4 KiB", threads, 32),
                                   ("128 KiB", threads, 8)):  # fmt: skip
@@ -465,7 +463,8 @@ class Search:
                 load = {"access": "random", "block_size": size, "read": read,
                         "threads_total": jobs, "outstanding": depth}  # fmt: skip
                 out.append((load, None))
-                out += [({**load, "targets": [name]}, 1) for name in alone]
+                if alone is not None:  # rows of one drive are of the first
+                    out.append(({**load, "targets": [alone]}, 1))
         known = [_asked(row.workload) for row in self._rows]
         return [(load, drives) for load, drives in out if _asked(load) not in known]
 

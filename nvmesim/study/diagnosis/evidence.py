@@ -55,6 +55,8 @@ SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "
 RULED: Final = 0.08
 """Standard deviation of the logarithm of a prediction in which neither drives nor CPUs count, as
 where a link or a limit does: protocols' overheads (the published set "interfaces": 2 to 9 %)."""
+HALF: Final = "half reads"
+"""In the warning of a capture whose mixes do not state their share of reads."""
 BUSY_PCT: Final = 70.0
 """Percent of a CPU from which a job is busy nearly all the time."""
 SLICED: Final = math.log(5.0)
@@ -130,10 +132,11 @@ def rows_of(captures: Captures) -> tuple[list[MeasuredRow], list[str]]:
 def notes_of(captures: Captures) -> tuple[str, ...]:
     """Return what the rows of *captures* are not, though their commands may look like it."""
     engines = {m.conditions.engine for c in captures.files for m in c.measurements} & SYNCHRONOUS
-    return tuple(
+    waits = (
         f"{engine}: each job has one request in flight, whatever iodepth asks; io_uring or libaio "
         "has as many as asked" for engine in sorted(filter(None, engines))
     )  # fmt: skip
+    return (*waits, *dict.fromkeys(w for c in captures.files for w in c.warnings if HALF in w))
 
 
 def _row(measurement: Measurement) -> MeasuredRow:

@@ -48,6 +48,9 @@ than where costs come from: a Windows guest does 42k/s, 4.8k one after the other
 428), and another 4.5k as it waits for each (firecracker issue 1529)."""
 RARE_GUEST: Final = 0.3
 """How usual they are: two of eight public threads on guests."""
+COPIES: Final = 0.2
+"""Share of its reads that a store writes at most whose writes wait for copies: 765 of 35,205 (ceph
+on 990 PRO, github unleashurgeek/home-ops, kube-fio-bench.md)."""
 ONE_DRIVE: Final = {"raid": "raid0", "engine": "none", "chunk": "1 MiB"}
 LIMITED: Final = (1.5, 0.5)
 """How usual limits of requests are, and of bytes: three of four public threads have the first."""
@@ -304,28 +307,40 @@ def _network(server: Server) -> Iterator[Variant]:
                 yield Variant("the disk is on another host", {
                     "drives.*.delay": f"{us} us", "workload.*.limits": {"bandwidth": rate}, **waits,
                 }, f"{rate} {copies}")  # fmt: skip
-    if server.has_page_cache:  # which serves many
-        most = f"{max(row.iops for row in server.rows):.0f}/s"
+    if server.has_page_cache:
+        yield from _store(server)
+
+
+def _store(server: Server) -> Iterator[Variant]:
+    """Many hosts share it: it does what rows reached, or writes wait for its copies."""
+    delay, rates = {"drives.*.delay": "700 us"}, {0.0: 0.0, 1.0: 0.0}
+    for row in server.rows:
+        share = row.workload["read"]
+        rates[share] = max(rates.get(share, 0.0), row.iops)
+    most = {"workload.*.limits": {"iops": f"{max(rates.values()):.0f}/s"}}
+    yield Variant("the disk is on another host", {**delay, **most})
+    if not rates[0.0] or rates[0.0] > COPIES * rates[1.0]:
+        return
+    each = f"{rates[0.0] / len(server.resolved.drives):.0f}/s"
+    for us in (1000, 8000):
         yield Variant("the disk is on another host", {
-            "drives.*.delay": "700 us", "workload.*.limits": {"iops": most}})  # fmt: skip
+            "drives.*.delay": "40 us", **most, "drives.*.profile.write.commands": each,
+            "drives.*.profile.write.base": f"{us} us"}, "copies")  # fmt: skip
 
 
 def _flushes(server: Server) -> Iterator[Variant]:
     """A flush takes as long as any of such drives, or less: nobody states it."""
-    flushes = [f for d in server.resolved.drives if (f := d.profile.write.flush)]
-    times = {getattr(f, end) or f.value for f in flushes[:1] for end in ENDS}
-    if not server.has_writes or "ext4" not in server.resolved.stack.filesystems:
-        return
-    for how, change in (
-        ("every write is followed by fsync",
-         {"workload.*.filesystem": "ext4", "workload.*.fsync": 1}),
-        ("every write must reach the media", {"workload.*.sync": "dsync"}),
-    ):  # fmt: skip
-        if not times:
-            yield Variant(how, change)
-        for time in sorted(times):
-            flush = {"drives.*.profile.write.flush": f"{time / 1e6:g} us"}
-            yield Variant(how, change | flush, how)
+    drives = server.resolved.drives
+    times = {getattr(f, end) or f.value for d in drives[:1] if (f := d.profile.write.flush)
+             for end in ENDS}  # fmt: skip
+    ways: dict[str, Change] = {"every write must reach the media": {"workload.*.sync": "dsync"}}
+    if "ext4" in server.resolved.stack.filesystems:
+        ways["every write is followed by fsync"] = {
+            "workload.*.filesystem": "ext4", "workload.*.fsync": 1}  # fmt: skip
+    for how, change in ways.items() if server.has_writes else ():
+        for time in sorted(times) or (None,):
+            flush = {} if time is None else {"drives.*.profile.write.flush": f"{time / 1e6:g} us"}
+            yield Variant(how, {**change, **flush}, how if times else "")
 
 
 def _limit(server: Server) -> Iterator[Variant]:

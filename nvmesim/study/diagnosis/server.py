@@ -15,6 +15,9 @@ from nvmesim.units import parse_size
 
 STATED: Final = 60.0
 """Times as common the page cache is where all rows state it (assumed)."""
+IGNORED: Final = 1000.0
+"""The same of a depth without effect, where engines on which it has none asked for more than one
+request: fio documentation, iodepth. A row may be as slow for another reason besides."""
 NOT_VIRTUAL: Final = 0.05
 """The same of a guest where no device has the name of a virtual disk (assumed)."""
 WHOLE: Final = 64 * 1024
@@ -92,10 +95,13 @@ class Server:
     def told(self) -> dict[str, float]:
         """Code -> how many times as common a mistake is, as the rows state."""
         names = {name for row in self.rows for name in row.devices}
-        is_virtual = any(name.startswith(VIRTUAL) for name in names)
-        return ({"page-cache": STATED} if self.is_buffered else {}) | (
-            {"guest": NOT_VIRTUAL} if names and not is_virtual else {}
-        )
+        engines = {row.engine for row in self.rows if row.workload.get("outstanding", 1) > 1}
+        facts = {
+            "page-cache": (self.is_buffered, STATED),
+            "depth": (bool(engines) and engines <= SYNCHRONOUS, IGNORED),
+            "guest": (bool(names) and not any(n.startswith(VIRTUAL) for n in names), NOT_VIRTUAL),
+        }
+        return {code: times for code, (holds, times) in facts.items() if holds}
 
     @property
     def is_md(self) -> bool:
