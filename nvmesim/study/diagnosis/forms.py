@@ -24,7 +24,7 @@ THROTTLED: Final = (0.7, 0.4, 0.2, 0.1)
 CACHED_CYCLES: Final = 400
 """Cycles a KiB of a request that the page cache serves (assumed)."""
 IN_MEMORY: Final = {
-    "read.base": "10 ns", "read.die": "10 ns", "read.channel": "10 ns",
+    "read.base": "10 ns", "read.die": "10 ns", "read.channel": "10 ns", "read.large": "10 ns",
     "write.base": "10 ns", "write.program": "10 ns",
     "read_bandwidth": "1 TB/s", "write_bandwidth": "1 TB/s", "commands": "100M/s",
 }  # fmt: skip
