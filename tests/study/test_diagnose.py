@@ -13,6 +13,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.capture.capture import Capture, Conditions, Measurement, OpResult
+from nvmesim.capture.caveats import UNSTATED_MIX
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
@@ -26,7 +27,6 @@ from nvmesim.study.diagnosis.diagnose import (
     NextMeasurement,
 )
 from nvmesim.study.diagnosis.evidence import (
-    HALF,
     RULED,
     SLICED,
     ErrorScale,
@@ -413,7 +413,8 @@ def test_a_synchronous_engine_decides_that_a_depth_had_no_effect(engine, is_fact
 def test_a_mix_without_a_share_is_said_to_be_half_reads(tmp_path, op, is_said):
     path = tmp_path / "rows.csv"
     path.write_text(f"op,block_size,jobs,iodepth,iops\n{op},4 KiB,1,1,14000\n")
-    assert [HALF in note for note in notes_of(ns.read_captures([path]))] == [True] * is_said
+    notes = notes_of(ns.read_captures([path]))
+    assert [note.code for note in notes] == [UNSTATED_MIX] * is_said
 
 
 @pytest.mark.parametrize(("high", "is_asked"), [(2.5e5, False), (6.5e5, True)])

@@ -23,7 +23,7 @@ from nvmesim.capture.capture import (
     Op,
     OpResult,
 )
-from nvmesim.capture.caveats import with_caveats
+from nvmesim.capture.caveats import UNSTATED_MIX, with_caveats
 from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked, results
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError, UnitError, nearest
@@ -31,6 +31,7 @@ from nvmesim.limits import MOST_POINTS
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.loads.fio_options import DEFAULT_READ_PERCENT, FioOptions, parse_bytes
 from nvmesim.units import format_size, parse_size
+from nvmesim.warning import Warning
 
 MAX_JOBS: Final = 1 << 20
 SECTOR: Final = 512
@@ -223,11 +224,12 @@ def read(source: Source) -> Capture:
     ]
     halves = [row for row in rows if _share(row) is None]
     if halves:
-        warnings.append(
+        warnings.append(Warning(
+            UNSTATED_MIX,
             f"a mix without its share of reads is taken as {DEFAULT_READ_PERCENT} % reads, as fio "
             f"does ({len(halves)} of {len(rows)} rows, the first in line {halves[0].line}): write "
-            "randrw:70, or add a column read_pct"
-        )
+            "randrw:70, or add a column read_pct",
+        ))
     if not source.text().endswith("\n"):
         warnings.append("its last line has no end: check that nothing is missing")
     return results(source, "points", [_measurement(row) for row in rows], warnings)

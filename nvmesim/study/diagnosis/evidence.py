@@ -23,6 +23,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.capture.capture import Captures, CpuUse, Measurement
+from nvmesim.capture.caveats import UNSTATED_MIX
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.latency import CLAT, samples
 from nvmesim.measure.steady import Window
@@ -36,6 +37,7 @@ from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.sweep.api import Progress
 from nvmesim.study.sweep.workers import usable_cpus
 from nvmesim.units import PS_PER_S, format_size
+from nvmesim.warning import has
 
 LEAST_NOISE: Final = 0.02
 """Relative standard error of a measured rate at least: repeats of one run differ by so much."""
@@ -55,8 +57,6 @@ SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "
 RULED: Final = 0.08
 """Standard deviation of the logarithm of a prediction in which neither drives nor CPUs count, as
 where a link or a limit does: protocols' overheads (the published set "interfaces": 2 to 9 %)."""
-HALF: Final = "half reads"
-"""In the warning of a capture whose mixes do not state their share of reads."""
 BUSY_PCT: Final = 70.0
 """Percent of a CPU from which a job is busy nearly all the time."""
 SLICED: Final = math.log(5.0)
@@ -136,7 +136,8 @@ def notes_of(captures: Captures) -> tuple[str, ...]:
         f"{engine}: each job has one request in flight, whatever iodepth asks; io_uring or libaio "
         "has as many as asked" for engine in sorted(filter(None, engines))
     )  # fmt: skip
-    return (*waits, *dict.fromkeys(w for c in captures.files for w in c.warnings if HALF in w))
+    halves = (w for c in captures.files for w in c.warnings if has([w], UNSTATED_MIX))
+    return (*waits, *dict.fromkeys(halves))
 
 
 def _row(measurement: Measurement) -> MeasuredRow:
