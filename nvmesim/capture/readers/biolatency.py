@@ -25,12 +25,12 @@ from nvmesim.capture.text import Head, Source
 FORMAT: Final = "biolatency"
 LARGEST: Final = 16 << 20
 PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
-UNITS: Final = {"nsecs": 1e-9, "usecs": 1e-6, "msecs": 1e-3, "secs": 1.0}
 _UNIT: Final = re.compile(
     r"(?:^|_)(?:(?P<n>ns|nsecs?|nanos(?:econds)?)|(?P<u>us|usecs?|micros(?:econds)?)"
     r"|(?P<m>ms|msecs?|millis(?:econds)?)|(?P<s>s|secs?|seconds))(?:_|$)"
 )
 _UNIT_S: Final = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "s": 1.0}
+"""First letter of a unit -> s."""
 DOUBLE: Final = 1.9
 """Bins of powers of two are twice as wide as their start, of ``lhist`` narrower."""
 LONGEST_S: Final = 3600.0
@@ -131,11 +131,11 @@ def _parse(text: str) -> tuple[list[_Histogram], int]:
             found.append(_Histogram(map_label, _unit(name)))
         elif header:
             name = " ".join(filter(None, (label or "all", clock)))
-            found.append(_Histogram(name, UNITS[header[1]]))
+            found.append(_Histogram(name, _UNIT_S[header[1][0]]))
         elif named:
             label = named[1].strip("'b")
         elif average and found:
-            found[-1].mean_s = int(average[1]) * UNITS[average[2]]
+            found[-1].mean_s = int(average[1]) * _UNIT_S[average[2][0]]
         elif _CLOCK.match(line):
             clock = line
         elif row and inside and _add(found[-1], row):

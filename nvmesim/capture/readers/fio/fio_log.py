@@ -40,13 +40,11 @@ from nvmesim.capture.readers.fio.log_rows import (
     version_of,
 )
 from nvmesim.capture.requests import UNKNOWN_TIME
-from nvmesim.capture.requests.table import Block, block_frame, rows_of
+from nvmesim.capture.requests.table import KEEP_ROWS, Block, block_frame, rows_of
 from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
 from nvmesim.warning import Warning
 
-KEEP_ROWS: Final = 2_000_000
-"""Rows kept in memory (60 bytes each); a longer log is read again when its requests are used."""
 SNIFFED_ROWS: Final = 20
 SNIFFED_SHARE: Final = 0.25
 FOLDERS_ABOVE: Final = 3
