@@ -13,6 +13,7 @@ from nvmesim.calibrate.bench import measure, parse_host
 from nvmesim.calibrate.datasheet import Sheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.stack.scaled import host_of_rows
 from nvmesim.errors import FitError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
@@ -49,6 +50,10 @@ def test_a_thread_that_reads_as_fast_as_it_writes_is_full():
     assert {"commands", "write.program"} <= set(fit.profile.untold)
     alone, _ = fitted(host, rows[:1])  # nothing tells why it is slow
     assert alone.profile.captured.stack_cycles == 1
+    notes: list[str] = []
+    host_of_rows(parse_host(host).host, [row(*r) for r in rows], notes)
+    assert "randread 4 KiB 1 x 32" in notes[0]  # the row that tells it; no CPU figure was given
+    assert "CPU figures" not in notes[0]
 
 
 def test_streams_that_do_as_random_reads_found_nothing_read_ahead():

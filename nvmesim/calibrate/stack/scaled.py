@@ -227,6 +227,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
     own = stack.submit.value + stack.complete.value
     top = max(rows, key=lambda p: p.iops / p.jobs, default=None)
     asked = own * top.iops / top.jobs / hz if top is not None else 0.0
+    found = f"CPU figures tell another time than {stack.name} at {host.ghz:g} GHz takes"
     if top in small and top is not None and top.is_cpu_bound:
         factor = known[small.index(top)]
     elif known:
@@ -236,10 +237,13 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         busy = top if top is not None and asked > POSSIBLE and _waits(top) else _equally_full(rows)
         if busy is not None:
             factor = 1 / thread_share(host, busy)
+            found = (
+                f"{busy.name}: reads and writes do the same, so its threads are taken to be full: "
+                f"a request takes {1e6 * busy.jobs / busy.iops:.3g} us of one"
+            )
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
         return host
     factor = min(factor, 1 / asked)
-    found = f"CPU figures tell {factor:.2f} times the cycles of {stack.name} at {host.ghz:g} GHz"
     if asked > POSSIBLE:
         found = (
             f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
