@@ -5,6 +5,7 @@ import pytest
 from nvmesim.calibrate.bench import measure, parse_host
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
+from nvmesim.calibrate.stack.scaled import host_of_rows
 from nvmesim.errors import CatalogError, FitError, InputError, UnitError
 from tests.calibrate.bench import drive, host, simulated, stack
 
@@ -108,3 +109,15 @@ def test_a_host_as_text():
 def test_a_host_that_is_none(text, error, match):
     with pytest.raises(error, match=match):
         parse_host(text)
+
+
+@pytest.mark.parametrize(("jobs", "is_full"), [(1, True), (4, False)])
+def test_a_thread_that_reads_as_fast_as_it_writes_is_full_and_several_are_not(jobs, is_full):
+    """An EX920 reads 311k and writes 280k by four threads, which 5.3 times the cycles would be."""
+    bench = parse_host("linux-io_uring,pcie3 x4").host
+    rows = [Point("", read, True, 4096, jobs, 64, iops, None)
+            for read, iops in ((1.0, 80e3 * jobs), (0.0, 75e3 * jobs))]  # fmt: skip
+    notes: list[str] = []
+    scaled = host_of_rows(bench, rows, notes).stack.submit.value / bench.stack.submit.value
+    assert (scaled > 2) == is_full
+    assert bool(notes) == is_full

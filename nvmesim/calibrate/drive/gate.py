@@ -143,7 +143,7 @@ def caveats(
 
     *included*: the host's constant part is in the profile.
     """
-    if included:
+    if included and not all(p.is_stated for p in (*reads, *writes)):
         yield (
             "no --captured-on: the time that the host took counts as the drive's, so name the host "
             "that measured"

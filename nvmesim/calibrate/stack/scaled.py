@@ -168,15 +168,18 @@ def _waits(point: Point) -> bool:
 
 
 def _equally_full(points: Sequence[Point]) -> Point | None:
-    """The faster of a thread's deep reads and writes that do the same, so that it is full; None."""
+    """The faster of a thread's deep reads and writes that do the same, so that it is full; None.
+
+    Of several threads that is no sign: drives' ceilings of both are often as near.
+    """
     deep = [
         p for p in points
-        if p.iodepth >= QUEUED and p.jobs / p.iops < DEAREST_S and _waits(p)
+        if p.jobs == 1 and p.iodepth >= QUEUED and 1 / p.iops < DEAREST_S and _waits(p)
         and not p.raid and not p.sync
     ]  # fmt: skip
     for read in (p for p in deep if p.read_fraction == 1 and p.random and p.block_size < LARGE):
         for write in (p for p in deep if p.read_fraction == 0 and p.block_size == read.block_size):
-            same = write.jobs == read.jobs and write.targets == read.targets
+            same = write.targets == read.targets
             if same and 1 / ALIKE < read.iops / write.iops < ALIKE:
                 return max(read, write, key=lambda p: p.iops)
     return None
