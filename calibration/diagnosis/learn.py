@@ -43,7 +43,7 @@ SPREAD: Final = {"healthy": 10.0}
 USUAL: Final = 1.5
 IN_CONTEXT: Final = 1.0
 """The same of how many times as common it is in a context."""
-SPLITS: Final = (66, 98)
+SPLITS: Final = (66, 98, 132)
 """Threads that were known when further ones were collected."""
 FOLDS: Final = 12
 MISSED: Final = -8.0
@@ -76,13 +76,17 @@ def weighed(thread: Mapping[str, Any], folder: Path) -> Weighed:
 
 
 def simulate() -> None:
-    """Append threads to `EVIDENCE` that it lacks."""
+    """Append threads to `EVIDENCE` that it lacks, and put all in their order."""
     text = (ROOT / "tests" / "study" / "threads.toml").read_text("utf-8")
     known = {thread["name"] for thread in read()} if EVIDENCE.exists() else set()
+    every = tomllib.loads(text)["thread"]
     with tempfile.TemporaryDirectory() as folder, EVIDENCE.open("a") as out:
-        for thread in tomllib.loads(text)["thread"]:
+        for thread in every:
             if thread["name"] not in known:
                 print(json.dumps(weighed(thread, Path(folder))), file=out, flush=True)
+    places = [thread["name"] for thread in every]
+    found = sorted(read(), key=lambda thread: places.index(thread["name"]))
+    EVIDENCE.write_text("".join(f"{json.dumps(thread)}\n" for thread in found))
 
 
 def read() -> list[Weighed]:
