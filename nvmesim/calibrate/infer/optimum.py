@@ -106,7 +106,10 @@ def optimum(
     problem: Problem, *, start: Floats | None = None, rounds: int = ROUNDS, effort: float = 1.0,
     seed: int = SEED,
 ) -> Solution:
-    """The least squares of *problem*'s figures and priors, in its coordinates, from *start*."""
+    """The least squares of *problem*'s figures and priors, in its coordinates, from *start*.
+
+    *rounds*: steps at most. *effort*: length of its runs, in units of usual ones.
+    """
     sigma = np.hypot(np.hypot(problem.assumed, problem.floor), 0.004)
     about, stiff = problem.start, np.sqrt(problem.known)
     if not problem.coordinates:

@@ -147,7 +147,7 @@ DEEP = 48
 
 One that begins with an empty drive and hundreds of requests at once takes thousands of them to
 forget it: at 256 in flight some thousand requests give 0.4 to 0.9 % fewer IOPS and 10 to 16 % less
-p99 than a long run does, the more the less the dies have to do."""
+p99 than a long run does."""
 LONGEST, LONG_TOTAL = 50_000, 120_000
 """Requests of a long run at most, and of those of all rows together."""
 Make = Callable[[Floats], DriveProfile]
