@@ -1,6 +1,5 @@
 """Likelihood of figures that an emulator tells."""
 
-
 import numpy as np
 
 from nvmesim.array_types import Floats

@@ -103,7 +103,11 @@ def misfit(point: Point, answer: BenchAnswer) -> list[float]:
 
 
 def optimum(
-    problem: Problem, *, start: Floats | None = None, rounds: int = ROUNDS, effort: float = 1.0,
+    problem: Problem,
+    *,
+    start: Floats | None = None,
+    rounds: int = ROUNDS,
+    effort: float = 1.0,
     seed: int = SEED,
 ) -> Solution:
     """The least squares of *problem*'s figures and priors, in its coordinates, from *start*.
