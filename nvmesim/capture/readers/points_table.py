@@ -224,14 +224,12 @@ def read(source: Source) -> Capture:
     ]
     halves = [row for row in rows if _share(row) is None]
     if halves:
-        warnings.append(
-            Warning(
-                UNSTATED_MIX,
-                f"a mix without its share of reads is taken as {DEFAULT_READ_PERCENT} % reads, as fio "
-                f"does ({len(halves)} of {len(rows)} rows, the first in line {halves[0].line}): write "
-                "randrw:70, or add a column read_pct",
-            )
+        first = f"{len(halves)} of {len(rows)} rows, the first in line {halves[0].line}"
+        said = (
+            f"a mix without its share of reads is taken as {DEFAULT_READ_PERCENT} % reads, as fio "
+            f"does ({first}): write randrw:70, or add a column read_pct"
         )
+        warnings.append(Warning(UNSTATED_MIX, said))
     if not source.text().endswith("\n"):
         warnings.append("its last line has no end: check that nothing is missing")
     return results(source, "points", [_measurement(row) for row in rows], warnings)
