@@ -120,7 +120,7 @@ def compare(
 
     With two designs (or one and --set): the difference, its 95 % interval, and how likely one does
     more. With three or more: which is best, with a stated probability; designs that can no longer
-    win are dropped early. Exit code 1: not decided.
+    win are dropped early. Exit code 1: of three or more none is decided to be the best.
     """
     from nvmesim.errors import InputError
     from nvmesim.predict.simulate import compare as compared

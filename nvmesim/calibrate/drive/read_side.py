@@ -135,9 +135,10 @@ def _swept(template: DriveProfile, begun: BankOptimum, tell: Progress) -> Side:
     if is_open and found.span[0] < laws.OPEN:
         fast = bank.rate(0.0)
         unidentified["commands"] = "reads at more depth, with percentiles"
+        least = max(bank.ceiling, min(slow, best["commands"]))
         notes.append(
             "reads: the dies are full before the controller is, so only a lower limit of its "
-            f"commands per second is known: {min(slow, best['commands']) / 1e3:.0f}k/s"
+            f"commands per second is known: {least / 1e3:.0f}k/s"
         )
     if is_open:
         profile = with_span(side.profile, "commands", (slow, fast), sources(points))
