@@ -248,7 +248,7 @@ def test_a_capture_is_dropped_and_the_server_checked(tab, page):
     tab.set_default_timeout(3 * LONG_MS)
     tab.get_by_role("button", name="Check", exact=True).click()
     arrived(tab, "#answer tbody tr")
-    row = tab.locator("#answer tbody tr")
+    row = tab.locator("#answer table").first.locator("tbody tr")
     row.filter(has_text="qd4").wait_for()
     assert row.count() == 1
     assert "Measured 20k IOPS" in tab.locator("#answer").inner_text()
