@@ -4,6 +4,7 @@ Option lists are data (``options.toml``). Sizes, times, lists and modes are read
 Source: fio HOWTO, parameter types and job options.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,6 +85,13 @@ def full_name(option: str) -> str:
     return name
 
 
+@functools.cache
+def synchronous_engines() -> frozenset[str]:
+    """Return the engines on which a depth has no effect. Source: fio HOWTO, iodepth."""
+    return frozenset(listed("fio", "synchronous"))
+
+
+@functools.cache
 def known_options() -> tuple[str, ...]:
     """Return every option of fio that is known, those that are refused too."""
     tables = ("honoured", "ignored", "refused")
@@ -326,7 +334,7 @@ class FioOptions:
     def synchronous(self) -> bool:
         """True if the engine has one request in flight."""
         engine = (self.engine() or "").partition(":")[0].strip().lower()
-        return engine in listed("fio", "synchronous")
+        return engine in synchronous_engines()
 
     def iodepth(self, reported: int | None = None) -> int | None:
         """Return outstanding requests per job: 1 for a synchronous engine, else iodepth.

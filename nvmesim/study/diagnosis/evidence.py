@@ -32,6 +32,7 @@ from nvmesim.predict.uncertainty.design import overlapped
 from nvmesim.predict.uncertainty.numbers import Factor, label_of, moved
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.load import with_values as put
+from nvmesim.scenario.loads.fio_options import synchronous_engines
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.sweep.api import Progress
@@ -52,8 +53,6 @@ OPPOSED: Final = -0.5
 """The same of a row's rate and its p99 (58 of these sets): who is slower waits longer."""
 FREEDOM: Final = 5.0
 """Degrees of freedom of the t-distribution; of the same sets 5 are likelier than 30."""
-SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
-"""Engines of fio on which a depth has no effect. Source: fio documentation, iodepth."""
 RULED: Final = 0.08
 """Standard deviation of the logarithm of a prediction in which neither drives nor CPUs count, as
 where a link or a limit does: protocols' overheads (the published set "interfaces": 2 to 9 %)."""
@@ -131,10 +130,10 @@ def rows_of(captures: Captures) -> tuple[list[MeasuredRow], list[str]]:
 
 def notes_of(captures: Captures) -> tuple[str, ...]:
     """Return what the rows of *captures* are not, though their commands may look like it."""
-    engines = {m.conditions.engine for c in captures.files for m in c.measurements} & SYNCHRONOUS
+    engines = {m.conditions.engine or "" for c in captures.files for m in c.measurements}
     waits = (
         f"{engine}: each job has one request in flight, whatever iodepth asks; io_uring or libaio "
-        "has as many as asked" for engine in sorted(filter(None, engines))
+        "has as many as asked" for engine in sorted(engines & synchronous_engines())
     )  # fmt: skip
     halves = (w for c in captures.files for w in c.warnings if has([w], UNSTATED_MIX))
     return (*waits, *dict.fromkeys(halves))

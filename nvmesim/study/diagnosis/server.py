@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from nvmesim.array_types import Floats
 from nvmesim.catalog.toml import quantity_at, show_value
+from nvmesim.scenario.loads.fio_options import synchronous_engines
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.evidence import SYNCHRONOUS, Change, MeasuredRow
+from nvmesim.study.diagnosis.evidence import Change, MeasuredRow
 from nvmesim.units import parse_size
 
 STATED: Final = 60.0
@@ -73,7 +74,8 @@ class Server:
     @property
     def may_wait(self) -> bool:
         """True if a row's engine may wait for each request, and the page cache is not why."""
-        return self.may_queue and not {None, *SYNCHRONOUS}.isdisjoint(r.engine for r in self.rows)
+        waiting = {None, *synchronous_engines()}
+        return self.may_queue and not waiting.isdisjoint(r.engine for r in self.rows)
 
     @property
     def has_page_cache(self) -> bool:
@@ -98,7 +100,7 @@ class Server:
         engines = {row.engine for row in self.rows if row.workload.get("outstanding", 1) > 1}
         facts = {
             "page-cache": (self.is_buffered, STATED),
-            "depth": (bool(engines) and engines <= SYNCHRONOUS, IGNORED),
+            "depth": (bool(engines) and engines <= synchronous_engines(), IGNORED),
             "guest": (bool(names) and not any(n.startswith(VIRTUAL) for n in names), NOT_VIRTUAL),
         }
         return {code: times for code, (holds, times) in facts.items() if holds}
