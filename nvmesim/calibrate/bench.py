@@ -11,6 +11,7 @@ import numpy.typing as npt
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.points import BODY, PERCENTS, Bins, Point
+from nvmesim.capture.capture import Captures
 from nvmesim.catalog import load
 from nvmesim.catalog.links import Link, parse_link
 from nvmesim.catalog.load import get, with_level
@@ -298,6 +299,20 @@ USUAL: Final = "linux-libaio"
 USUAL_SD: Final = 0.4
 """`BenchHost.clock_sd` of a host of which nothing is stated. Assumed: the catalog's stacks that
 sleep differ by a factor of two."""
+
+
+ENGINES: Final = {
+    "libaio": "linux-libaio", "io_uring": "linux-io_uring", "windowsaio": "windows-2019",
+    "iocp": "windows-2019", "iometer": "windows-2019", "spdk": "spdk",
+}  # fmt: skip
+"""Engine that captures name -> stack of the host that measured them, where nobody names that."""
+
+
+def engine_of(captures: Captures) -> str | None:
+    """Return the engine that all *captures* name, if it tells the stack."""
+    engines = {m.conditions.engine for m in captures.measurements}
+    engine = engines.pop() if len(engines) == 1 else None
+    return engine if engine in ENGINES else None
 
 
 @dataclass(frozen=True)

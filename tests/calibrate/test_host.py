@@ -1,4 +1,4 @@
-"""Whose time is whose: the host is in the captures once, and in a prediction once (DESIGN 5)."""
+"""Whose time is whose: the host is in the captures once, and in a prediction once."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from nvmesim.calibrate.bench import measure, parse_host
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import host_of_rows
+from nvmesim.capture.registry import read_captures
 from nvmesim.errors import CatalogError, FitError, InputError, UnitError
 from tests.calibrate.bench import drive, host, simulated, stack
 
@@ -121,3 +122,28 @@ def test_a_thread_that_reads_as_fast_as_it_writes_is_full_and_several_are_not(jo
     scaled = host_of_rows(bench, rows, notes).stack.submit.value / bench.stack.submit.value
     assert (scaled > 2) == is_full
     assert bool(notes) == is_full
+
+
+def of_engine(tmp_path, engine, cpu_us=""):
+    """The fit of three rows whose captures name *engine*, and nobody a host."""
+    path = tmp_path / "rows.csv"
+    rates = {1: (12_500, 80), 8: (95_000, 84), 64: (250_000, 256)}
+    path.write_text("op,block_size,jobs,iodepth,iops,lat_mean_us,engine,cpu_us\n" + "".join(
+        f"randread,4k,1,{depth},{iops},{us},{engine},{cpu_us}\n"
+        for depth, (iops, us) in rates.items()
+    ))  # fmt: skip
+    return fit_drive(read_captures([str(path)]), name="x")
+
+
+@pytest.mark.parametrize(
+    ("engine", "stack"), [("libaio", "linux-libaio"), ("io_uring", "linux-io_uring")]
+)
+def test_the_engine_of_captures_tells_their_host(tmp_path, engine, stack):
+    found = of_engine(tmp_path, engine).profile
+    assert not found.host_included
+    assert found.captured.stack == stack
+
+
+@pytest.mark.parametrize(("engine", "cpu_us"), [("mmap", ""), ("libaio", "60")])
+def test_an_engine_that_tells_no_host_or_another_than_measured(tmp_path, engine, cpu_us):
+    assert of_engine(tmp_path, engine, cpu_us).profile.host_included

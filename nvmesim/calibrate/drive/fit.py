@@ -5,12 +5,21 @@ costs and link, so the profile holds the drive alone; without one, the host stay
 constants (`host_included`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from nvmesim.calibrate.bench import BenchHost, free_host, measure, parse_host, usual_host
+from nvmesim.calibrate.bench import (
+    ENGINES,
+    BenchHost,
+    engine_of,
+    free_host,
+    measure,
+    parse_host,
+    usual_host,
+)
 from nvmesim.calibrate.datasheet import Sheet, read_datasheet
 from nvmesim.calibrate.drive import explanations, gate, laws, which_rows
 from nvmesim.calibrate.drive.batch_service import (
@@ -54,6 +63,7 @@ from nvmesim.capture.capture import Captures
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import WAIT_CV, DriveProfile, Quantity
 from nvmesim.catalog.quantity import with_numbers
+from nvmesim.errors import FitError
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000
@@ -92,10 +102,11 @@ def fit_drive(
     """Fit a drive on the points of *captures* that are not held out.
 
     *captured_on* names what measured them, ``"STACK[,LINK[,CPU]]"``, unless *host* is that; with
-    neither it stays in the profile. *link*: the drive's, where no host states it. What no row shows
-    is as the drive's *datasheet* has it, a file or a name of the catalog. *held_out* are rules such
-    as ``"QD=16"``; *tell* is called with what is being done. Raises FitError when the captures do
-    not determine a drive, CaptureError about the sheet.
+    neither the engine of the captures tells the stack, or its time stays in the profile. *link*:
+    the drive's, where no host states it. What no row shows is as the drive's *datasheet* has it, a
+    file or a name of the catalog. *held_out* are rules such as ``"QD=16"``; *tell* is called with
+    what is being done. Raises FitError when the captures do not determine a drive, CaptureError
+    about the sheet.
     """
     if isinstance(captures, Captures):
         points, notes = points_of(captures)
@@ -106,18 +117,30 @@ def fit_drive(
     else:
         points, notes, bursts = list(captures), [], []
         buffer, said = None, {}
-    if captured_on is not None and host is None:
-        asked = parse_host(captured_on)
-        host, captured_on = asked.host, asked.text
-        notes += asked.notes
     points = hold_out(points, held_out)
     limits = find_limits([p for p in points if not p.held_out], bursts)
-    sheet = read_datasheet(Path(datasheet)) if isinstance(datasheet, str) else datasheet
-    link = link or (sheet.link if sheet is not None else None)
-    fitting = _Fitting(points, notes, host, captured_on, tell, link, limits, sheet)
     if limits is None:
         notes += said.values()
-    fit = fitting.fit(name)
+    sheet = read_datasheet(Path(datasheet)) if isinstance(datasheet, str) else datasheet
+    link = link or (sheet.link if sheet is not None else None)
+
+    def on_host(captured_on: str | None, host: BenchHost | None) -> DriveFit:
+        said = list(notes)
+        if captured_on is not None and host is None:
+            asked = parse_host(captured_on)
+            host, captured_on, said = asked.host, asked.text, [*notes, *asked.notes]
+        fitting = _Fitting(points, said, host, captured_on, tell, link, limits, sheet)
+        fitting.is_named = engine is None or host is None
+        return fitting.fit(name)
+
+    engine = None
+    if host is None and captured_on is None and isinstance(captures, Captures):
+        engine = engine_of(captures)
+    if engine is None:
+        fit = on_host(captured_on, host)
+    else:
+        stack, link = ENGINES[engine], link or which_rows.least_link(points)
+        fit = _of_engine(on_host, engine, f"{stack},{link}")
     if sheet is not None:
         besides = sheet.besides()
         if any(p.sync for p in points):  # then rows say what a flush takes
@@ -127,6 +150,18 @@ def fit_drive(
         return fit
     size = buffer.quantity("the step in the rate of a long write")
     return replace(fit, profile=with_numbers(fit.profile, {"write.buffer": size}))
+
+
+def _of_engine(
+    on_host: Callable[[str | None, BenchHost | None], DriveFit], engine: str, captured_on: str
+) -> DriveFit:
+    """The drive on the host that *engine* tells; on none if the rows contradict that."""
+    with suppress(FitError):
+        fit = on_host(captured_on, None)
+        if not fit.misses:
+            said = f"the captures' engine is {engine}: their host is taken as {captured_on}"
+            return replace(fit, warnings=(f"{said}; --captured-on names it", *fit.warnings))
+    return on_host(None, None)
 
 
 def _untold(stated: Sequence[Point], points: Sequence[Point]) -> list[Point]:
@@ -171,6 +206,8 @@ class _Fitting:
         self.stated = [] if sheet is None else _as_measured(sheet, self.host)
         self.pauses = NONE
         self.free: list[str] = []
+        self.is_named = True
+        """False if the engine told the host: it gives way to rows that contradict it."""
 
     def fit(self, name: str) -> DriveFit:
         notes, said = self.notes, len(self.notes)
@@ -179,7 +216,10 @@ class _Fitting:
         if not self.included:
             self.host = with_pages(host_of_rows(self.host, self.points, notes), self.points)
             self.points = with_full_rows(self.host, self.points)
-        notes += which_rows.host_doubts(self.host, self.points, self.included)
+        doubts = list(which_rows.host_doubts(self.host, self.points, self.included))
+        if doubts and not self.is_named:
+            raise FitError(doubts[0])
+        notes += doubts
         self.points += _untold(self.stated, self.points)
         used = which_rows.of_the_drive(self.points, self.included, notes)
         free = used if self.limits is None else self.limits.below(used)

@@ -51,6 +51,8 @@ _QUEUED_SEQUENTIAL_BYTES: Final = 128 << 10
 
 def _crystaldiskmark(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
     section, mix = "", None
+    title = _CDM_TITLE.search(text)
+    engine = "libaio" if title and title[1] == "KDiskMark" else "iocp"
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
         start = _CDM_SECTION.match(line)
@@ -60,7 +62,7 @@ def _crystaldiskmark(source: Source, text: str, warnings: list[str]) -> Iterator
         row = _CDM_ROW.match(line)
         if row is None or (number == len(lines) and not row["iops"]):
             continue
-        measurement = _cdm_row(source, number, row, section, mix)
+        measurement = _cdm_row(source, number, row, engine, section, mix)
         if measurement is None:
             warnings.append(f"line {number}: a row of zero did not run (left out)")
         else:
@@ -68,7 +70,7 @@ def _crystaldiskmark(source: Source, text: str, warnings: list[str]) -> Iterator
 
 
 def _cdm_row(
-    source: Source, line: int, row: re.Match[str], section: str, mix: float | None
+    source: Source, line: int, row: re.Match[str], engine: str, section: str, mix: float | None
 ) -> Measurement | None:
     where = f"line {line}"
     rate = number_of(source, f"{where}: MB/s", row["rate"], 1e7) * 1e6
@@ -92,7 +94,12 @@ def _cdm_row(
         f"{access} {op.lower()}",
         rate_result(iops, rate, lat=lat),
         Conditions(
-            access=access, block_size=size, jobs=int(row["t"] or 1), iodepth=depth, targets=1
+            access=access,
+            block_size=size,
+            jobs=int(row["t"] or 1),
+            iodepth=depth,
+            targets=1,
+            engine=engine,
         ),
         read_fraction={"Read": 1.0, "Write": 0.0}.get(op, mix),
         source="crystaldiskmark",

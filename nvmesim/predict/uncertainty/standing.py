@@ -188,6 +188,8 @@ class Standing:
     """1 if the clock of the server's CPUs is stated, 0 if it may be any within an interval."""
     cache: float = 0.0
     """1 if the nearest row is a data sheet's of a client drive: it speaks of the cache."""
+    fitted: float = 0.0
+    """1 if this very load was a fitted row, on this stack: nothing lies between it and evidence."""
 
     @property
     def kind(self) -> str:
@@ -273,7 +275,10 @@ def standing(
         (e for e in each if e is not None), key=lambda e: e[0]
     )
     if rows and not is_stated:
-        return Standing(model_class, limit, rows, *near, moved, "", between, clock)
+        is_near = moved is not None and abs(moved) < ALIKE
+        is_drive = limit in ("drive", "latency-bound")
+        fitted = float(is_near and is_drive and _was_fitted(scenario))
+        return Standing(model_class, limit, rows, *near, moved, "", between, clock, fitted=fitted)
     return Standing(model_class, limit, rows, *near, moved, _sheet(scenario), between, clock, cache)
 
 
@@ -305,6 +310,28 @@ def _of(
     between = not is_sheet and bool(alike) and min(alike) <= 0.0 <= max(alike)
     measured = 0 if is_sheet else sum(not r.stated for r in rows)
     return measured, distance(row), moved, float(between), row.stated
+
+
+def _was_fitted(scenario: ResolvedScenario) -> bool:
+    """True if one of the drives' fitted rows is this load, as this host's stack does it."""
+    group, profiles = scenario.workload[0], {d.profile.name: d.profile for d in scenario.drives}
+    if len(scenario.workload) > 1 or scenario.volumes or group.is_open or len(profiles) > 1:
+        return False
+    profile = next(iter(profiles.values()))
+    captured = profile.captured
+    if captured is None or captured.stack != scenario.stack.name or group.guest != "none":
+        return False
+    if group.filesystem != "raw" or group.rate_limit or group.sync_every or group.write_through:
+        return False
+    load = (
+        group.read, group.mean_size, group.access == "sequential", len(scenario.drives),
+        group.outstanding, group.in_flight,
+    )  # fmt: skip
+    return any(
+        (r.read, r.block_size, r.sequential, r.drives, r.outstanding, r.threads * r.outstanding)
+        == load and not (r.held_out or r.stated or r.sync or r.raid)
+        for r in profile.residuals
+    )  # fmt: skip
 
 
 def _weight(distance: tuple[float, float, float, float]) -> float:
