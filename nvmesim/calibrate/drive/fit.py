@@ -40,6 +40,7 @@ from nvmesim.calibrate.drive.read_side import (
     host_ps,
     may_be_latency,
 )
+from nvmesim.calibrate.drive.stalls import REPLACED, fit_stalls
 from nvmesim.calibrate.drive.starting_point import (
     drive_of_rows,
     with_payload,
@@ -261,6 +262,10 @@ class _Fitting:
             # of rows that all flush, what is longer than a cached write is a volatile cache's
             profile = fit_flush(profile, self.host, free, self.tell, notes)
         best = self._with_stated(replace(best, profile=profile))
+        stalls = fit_stalls(best.profile, self.host, plain, self.tell)
+        if stalls is not None:
+            kept = {key: draws for key, draws in best.joint.items() if key not in REPLACED}
+            best, others = replace(best, joint=kept).having(stalls, writes=stalls), []
         profile = best.profile
         notes += best.notes
         self.free = [n for side in (best.reads, best.writes) if side for n in side.told] + self.free
