@@ -51,6 +51,20 @@ def test_stalls_at_a_rate_between_are_predicted(truth, fitted, rate):
     assert found.mean_s == pytest.approx(expected.mean_s, rel=0.35)
 
 
+def test_threads_that_are_each_limited_tell_it_too(truth):
+    """As fio's ``rate_iops``: 64 outstanding of each thread, at most so many a second."""
+    rows = [simulated(truth, 6, 64, read=0.0), simulated(truth, 1, 1)]
+    for rate in (50e3, 110e3):
+        asked = Point("", 0.0, True, 4096, 6, 64, rate, None, rate_limit=rate / 6)
+        found = measure(truth, host(), asked, requests=400_000, seed=OTHER_SEED)
+        rows.append(replace(
+            asked, iops=found.iops, mean_s=found.mean_s, percentiles_s=dict(found.percentiles_s)
+        ))  # fmt: skip
+    batches = fit_drive(rows).profile.write.collection
+    knee = batches.rate.value + batches.slots.value / batches.length.value * 1e12
+    assert knee == pytest.approx(KNEE, rel=0.2)
+
+
 def test_below_the_knee_nothing_waits(truth, fitted):
     found = measure(fitted.profile, host(), offered(truth, 0.75 * KNEE), requests=400_000)
     assert found.percentiles_s[99.0] < 60e-6

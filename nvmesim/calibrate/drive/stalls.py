@@ -81,21 +81,26 @@ def fit_stalls(
     rows = [p for p in writes if 99.0 in p.percentiles_s]
     alone = min((p.percentiles_s.get(50.0, p.percentiles_s[99.0]) for p in rows), default=0.0)
     stalled = [p for p in rows if _stalls(p, alone)]
-    if not stalled or not any(p.rate for p in rows):
+    if not stalled or not any(map(_is_offered, rows)):
         return None
     tell("writes: batches of collection")
     parameters = _parameters(rows, stalled)
-    best, draws = _solved([p for p in rows if p.rate or p in stalled], parameters, alone)
-    best, draws = _refined(profile, host, [p for p in stalled if p.rate], best, draws)
+    best, draws = _solved([p for p in rows if _is_offered(p) or p in stalled], parameters, alone)
+    best, draws = _refined(profile, host, [p for p in stalled if _is_offered(p)], best, draws)
     made = [_numbers(at) for at in draws]
     columns = {key: np.array([numbers[key] for numbers in made]) for key in made[0]}
     found = with_draws(with_collection(profile, best), columns, sources(rows))
     return Side(_beside(found, host, points), columns, told=("batches of collection",))
 
 
+def _is_offered(p: Point) -> bool:
+    """True if the clock submits *p*, all together or each of its threads."""
+    return p.rate is not None or p.rate_limit is not None
+
+
 def _stalls(p: Point, alone: float) -> bool:
     """True if writes of *p* wait for batches; *alone*: the least median of all rows, s."""
-    if p.rate is None:
+    if not _is_offered(p):
         return p.percentiles_s[99.0] > PLATEAU * p.outstanding / p.iops
     return p.percentiles_s[99.0] > STALLED * alone
 
@@ -103,9 +108,9 @@ def _stalls(p: Point, alone: float) -> bool:
 def _parameters(rows: Sequence[Point], stalled: Sequence[Point]) -> list[Parameter]:
     """What the rows of writes may tell of batches, and what three drives say beforehand."""
     top = max(rows, key=lambda p: p.iops)
-    is_full = top.rate is None
+    is_full = not _is_offered(top)
     ceiling = top.iops if is_full else UNSEEN * top.iops
-    free = [p.iops for p in rows if p.rate and p not in stalled]
+    free = [p.iops for p in rows if _is_offered(p) and p not in stalled]
     rate = KNEE * max(free, default=min(p.iops for p in rows))
     if is_full and top in stalled:
         rate = top.outstanding / top.percentiles_s[99.0]
@@ -178,7 +183,7 @@ def _compared(p: Point, at: Values) -> Iterator[tuple[float, float]]:
     if p.rate is not None:
         in_flight = p.most_outstanding or MOST_OUTSTANDING * p.jobs
     most = in_flight / rate
-    if p.rate is None:
+    if not _is_offered(p):
         yield from ((most, s) for percent, s in p.percentiles_s.items() if percent >= TAIL)
         return
     held = max(0.0, length - at["slots"] / (p.iops - rate)) if p.iops > rate else 0.0
