@@ -96,8 +96,11 @@ def fit_line(
     """
     points = [_closed(p) for p in points]
     line = line_of(points)
-    kinds: list[Kind] = ["cap" if math.isfinite(line.cap) else "plain"]
-    if math.isfinite(line.cap) and batches:
+    stated = host.sheet.get("random_read" if points[0].read_fraction == 1 else "random_write")
+    # a data sheet's rate is of small requests: a cap on large ones below it is one on bytes
+    is_capped = math.isfinite(line.cap) and not (stated and line.cap < stated.value / 2)
+    kinds: list[Kind] = ["cap" if is_capped else "plain"]
+    if is_capped and batches:
         kinds.append("batch")
     best = _fitted(template, host, points, line, kinds[-1], tell)
     for kind in kinds[-2::-1]:  # a batch has fewer numbers than a cap
