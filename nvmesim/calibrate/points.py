@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from nvmesim.calibrate.notes import doubts, named
 from nvmesim.capture.capture import PURE, Capture, Captures, Latency, Measurement, OpResult
+from nvmesim.capture.caveats import UNKNOWN_COLUMN
 from nvmesim.errors import FitError
 from nvmesim.units import format_size, parse_size
+from nvmesim.warning import has
 
 PERCENTS = (50.0, 99.0, 99.9)
 """Percentiles that a fit looks at."""
@@ -188,7 +190,9 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
             points.append(replace(made, source=capture.file.name))
     if not points:
         reasons = [f"{names[0]}: {why}" for why, names in unused.items()]
-        raise FitError(f"nothing to fit: {reasons[0] if reasons else 'no capture holds results'}")
+        unread = [w for c in captures.files for w in c.warnings if has([w], UNKNOWN_COLUMN)]
+        why = "; ".join([*reasons[:1], *unread[:2]]) or "no capture holds results"
+        raise FitError(f"nothing to fit: {why}")
     # reads, mixes, writes; small before large, shallow before deep
     points.sort(key=lambda p: (-_mix(p), not p.random, p.block_size, p.outstanding, p.jobs))
     points, dropped = _without_repeats(points)

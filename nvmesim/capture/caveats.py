@@ -24,6 +24,8 @@ CPU_BOUND_PCT: Final = 90.0
 """A job this busy has no time left to submit: the CPU was measured (980 PRO captures: one
 process stops at 383 kIOPS with 97 % busy while two go on to 640)."""
 MIN_SAMPLES: Final = 1000
+UNKNOWN_COLUMN: Final = "unknown-column"
+"""Code of the warning about a column of a table of points that was not read."""
 UNSTATED_MIX: Final = "unstated-mix"
 """Code of the warning that mixes do not state their share of reads."""
 FEWEST: Final = 3

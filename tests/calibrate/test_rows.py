@@ -15,6 +15,7 @@ from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.load import with_alternative
+from nvmesim.errors import FitError
 from tests.calibrate.bench import drive, host, simulated
 
 pytestmark = pytest.mark.xdist_group("rows")
@@ -33,6 +34,12 @@ def test_one_deep_row_reproduces_itself() -> None:
     assert set(fit.profile.untold) >= {"read.base", "read.die", "commands", "dies"}
     (other,) = fit.profile.alternatives
     assert with_alternative(fit.profile, other).commands.value == pytest.approx(894e3, rel=0.05)
+
+
+def test_nothing_to_fit_names_the_column_that_was_not_read(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("op,request,jobs,qd,iops\nrandread,4k,1,1,9\n")
+    with pytest.raises(FitError, match=r"block size is known; .*'request' is not known"):
+        points_of(read_captures([tmp_path / "rows.csv"]))
 
 
 def test_a_write_ceiling_is_no_latency() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nvmesim.capture.readers import points_columns
 from tests.capture.contract import read_text, refused
 
 RATE_AND_LATENCY = "op,jobs,iodepth,iops,lat_mean_us\nrandread,1,1,12500,"
@@ -79,8 +80,46 @@ def test_a_share_that_contradicts_the_operation_is_refused(row: str, tmp_path: P
 
 
 def test_an_unknown_column_is_said(tmp_path: Path) -> None:
-    capture = read_text("op,iops,p99us\nread,5,7\n", tmp_path)
-    assert capture.warnings == ("column 'p99us' is not known and left out; did you mean 'p99_us'?",)
+    capture = read_text("op,iops,temperature\nread,5,7\n", tmp_path)
+    (said,) = capture.warnings
+    assert (said.code, "'temperature'" in said) == ("unknown-column", True)
+
+
+ALIKE = """op,block_size,jobs,iodepth,iops,lat_mean_us,p99_us
+randread,4 KiB,4,32,640000,198,410
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rw,bs,threads,qd,kiops,avg_lat_us,p99us\nrandread,4k,4,32,640,198,410\n",
+        "Mode,Block Size,NumJobs,Queue Depth,IOPS,lat avg (ms),p99\n"
+        "random read,4k,4,32,640k,0.198,410us\n",
+        "pattern;blocksize;workers;depth;iops;lat_mean;p99 (us)\n"
+        "rand_read;4096;4;32;640000;198 us;0,41 ms\n",
+    ],
+)
+def test_columns_as_people_call_them(text: str, tmp_path: Path) -> None:
+    (asked,), (found,) = (read_text(t, tmp_path).measurements for t in (ALIKE, text))
+    assert found.conditions == asked.conditions
+    asked_read, read = asked.ops["read"], found.ops["read"]
+    assert read.iops == asked_read.iops
+    assert read.lat.mean_s == pytest.approx(asked_read.lat.mean_s)
+    assert read.clat.percentiles_s == pytest.approx(asked_read.clat.percentiles_s)
+    assert read_text(text, tmp_path).warnings == ()
+
+
+def test_a_latency_without_a_unit_is_said(tmp_path: Path) -> None:
+    capture = read_text("op,iops,mean\nread,5,58\nread,5,58us\n", tmp_path)
+    assert [m.ops["read"].clat.mean_s for m in capture.measurements] == pytest.approx([58e-6] * 2)
+    assert [w.code for w in capture.warnings] == ["no-unit"]
+
+
+def test_every_spelling_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/calibrate.md").read_text()
+    for name, others in points_columns.SPELLINGS.items():
+        assert f"| `{name}` | {', '.join(others)} |" in page
 
 
 @pytest.mark.parametrize(
@@ -114,6 +153,11 @@ def test_cells_that_cannot_be(row: str, found: str, tmp_path: Path) -> None:
     ("text", "found"),
     [
         ("op,iops,iops\nread,1,1\n", "line 1: column 'iops' occurs twice"),
+        ("op,iops,bs,block_size\nread,1,4k,4k\n", "line 1: columns 'bs' and 'block_size' say"),
+        ("op,iops,p99_us,clat_p99_us\nread,1,4,4\n", "line 1: columns 'p99_us' and 'clat_p99_us'"),
+        ("op,iosp,lat_mean_us\nread,1,4\n", "line 1: column 'iosp' is not known; is iops meant"),
+        ("op,iops,lat_maen_us\nread,1,4\n", "is lat_mean_us meant"),
+        ("op,qd,iops,hot\n,1,5,7\n", "line 2: has no op; column 'hot' is not known"),
         ("op,iops,p50_us,p99_us\nread,1,9,8\n", "line 2: the percentiles of clat decrease"),
         ("op,iops,p50_us\nread,1,0\n", "line 2: p50_us is 0; leave the cell blank"),
         ("name,iops\na,1\n", "columns are not those of points"),

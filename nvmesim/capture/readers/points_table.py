@@ -6,15 +6,12 @@ CSV, a row a measured point; blank cells are unknown and ``#`` starts a comment 
 
 import csv
 import itertools
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from nvmesim.capture.capture import (
     PURE,
-    Access,
     Capture,
     Conditions,
     CpuUse,
@@ -22,19 +19,28 @@ from nvmesim.capture.capture import (
     Measurement,
     Op,
     OpResult,
-)
-from nvmesim.capture.caveats import UNSTATED_MIX, with_caveats
-from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked, results
-from nvmesim.capture.text import Head, Source, shown
-from nvmesim.errors import CaptureError, UnitError, nearest
+)  # fmt: skip
+from nvmesim.capture.caveats import UNKNOWN_COLUMN, UNSTATED_MIX, with_caveats
+from nvmesim.capture.checked_numbers import results
+from nvmesim.capture.readers.points_columns import (
+    BANDWIDTH,
+    LATENCY,
+    OP_EXAMPLES,
+    US,
+    Cell,
+    Column,
+    Operation,
+    column,
+    hint,
+    misspelt,
+)  # fmt: skip
+from nvmesim.capture.text import Head, Source
+from nvmesim.errors import CaptureError
 from nvmesim.limits import MOST_POINTS
-from nvmesim.raid.levels import LEVELS
-from nvmesim.scenario.loads.fio_options import DEFAULT_READ_PERCENT, FioOptions, parse_bytes
-from nvmesim.units import format_size, parse_size
+from nvmesim.scenario.loads.fio_options import DEFAULT_READ_PERCENT
+from nvmesim.units import format_size
 from nvmesim.warning import Warning
 
-MAX_JOBS: Final = 1 << 20
-SECTOR: Final = 512
 IMPOSSIBLE: Final = 1.15
 """More requests in flight than there were, by Little's law, that rounding does not explain."""
 FACTOR: Final = (300.0, 3000.0)
@@ -42,145 +48,6 @@ FACTOR: Final = (300.0, 3000.0)
 SAME: Final = 0.03
 """Relative difference of a rate and a bandwidth that rounding explains; MB and MiB differ by 5 %.
 """
-_US: Final = 1e-6
-_DECIMAL: Final = ((1000, "KiB"), (10**6, "MiB"), (10**9, "GiB"))
-_LATENCY: Final = re.compile(
-    r"(?P<op>read_|write_)?(?:(?P<kind>clat|lat|slat)_)?"
-    r"(?:(?P<moment>mean|min|max|stddev)|p(?P<percent>[0-9]{1,2}(?:_[0-9]{1,6})?))_us"
-)
-_OP_EXAMPLES: Final = "write randread, randwrite, read, write or randrw:70 (percent of reads)"
-_OP: Final = re.compile(r"(?:rand)?(?:read|write)|((?:rand)?rw|readwrite)(?::([0-9.]+)%?)?")
-
-
-@dataclass(frozen=True)
-class _Cell:
-    source: Source
-    line: int
-    column: str
-    text: str
-    decimal_comma: bool
-
-    def error(self, found: str, do: str) -> CaptureError:
-        return self.source.error(f"line {self.line}: {found}", do)
-
-
-def _number(cell: _Cell, most: float) -> float:
-    text = cell.text.replace(",", ".") if cell.decimal_comma else cell.text
-    where, do = f"line {cell.line}: {cell.column}", "mend the cell, or leave it blank"
-    return checked(cell.source, where, text, most=most, do=do)
-
-
-def _positive(cell: _Cell, most: float) -> float:
-    number = _number(cell, most)
-    if number == 0:
-        raise cell.error(f"{cell.column} is 0", "leave the cell blank if it is unknown")
-    return number
-
-
-def _whole(cell: _Cell) -> int:
-    number = _number(cell, MAX_JOBS)
-    if number < 1 or number != int(number):
-        raise cell.error(f"{cell.column} is {number:g}", "write a whole number from 1 on")
-    return int(number)
-
-
-def _choice(cell: _Cell, *known: str) -> str:
-    if cell.text.lower() not in known:
-        raise cell.error(f"{cell.column} is {shown(cell.text, 30)!r}", f"write {', '.join(known)}")
-    return cell.text.lower()
-
-
-def _size(cell: _Cell, text: str) -> int:
-    size = parse_bytes(text)
-    if size is None:
-        try:
-            size = parse_size(text.strip())
-        except UnitError as error:
-            raise cell.error(f"{cell.column}: {error}", "or 4096, or 4k") from None
-    return size
-
-
-def _block_size(cell: _Cell) -> int:
-    size = _size(cell, cell.text)
-    if not 1 <= size <= 1 << 40:
-        raise cell.error(f"block_size is {size} B", "write 1 B to 1 TiB")
-    if size >= SECTOR and size % SECTOR:
-        power = max((u for u in _DECIMAL if size % u[0] == 0), default=None)
-        do = "write a multiple of 512 bytes"
-        if power is not None:
-            do = f"drives count in binary: is {size // power[0]} {power[1]} meant?"
-        raise cell.error(f"block_size is {cell.text}, {size:,} bytes", do)
-    return size
-
-
-def _raid(cell: _Cell) -> str | None:
-    """Level of the measured array, and its chunk in bytes: "raid0:524288"."""
-    if cell.text == "none":
-        return None
-    level, _, chunk = cell.text.partition(":")
-    level = level.strip().lower()
-    if level not in LEVELS:
-        raise cell.error(
-            f"raid is {shown(cell.text, 30)!r}", "write raid0:512 KiB, raid1 or raid10"
-        )
-    return f"{level}:{_size(cell, chunk)}" if chunk.strip() else level
-
-
-class _Operation(NamedTuple):
-    text: str
-    access: Access | None
-    read_fraction: float | None  # None: a mix whose cell does not say it
-
-
-def _operation(cell: _Cell) -> _Operation:
-    match = _OP.fullmatch(cell.text.lower())
-    if match is None:
-        raise cell.error(f"op is {shown(cell.text.lower(), 30)!r}", _OP_EXAMPLES)
-    options = FioOptions({"rw": match[1] or match[0]}, complete=False)
-    fraction = options.read_fraction()
-    if match[2] is not None:
-        fraction = checked(cell.source, f"line {cell.line}: op", match[2], most=100) / 100
-    return _Operation(cell.text, options.access(), fraction)
-
-
-_BANDWIDTH: Final = {
-    "bw_mb_s": 1e6, "bw_mib_s": 2.0**20, "bw_gb_s": 1e9, "bw_gib_s": 2.0**30, "bw_kib_s": 2.0**10,
-}  # fmt: skip
-"""Column -> bytes/s of its unit."""
-_SHARES: Final = ("read_pct", "rwmixread")
-"""Columns of the percentage of reads, the second as fio calls it."""
-_PLAIN: Final[dict[str, Callable[[_Cell], Any]]] = {
-    **dict.fromkeys(("name", "note", "source", "engine", "beside"), lambda cell: cell.text),
-    **dict.fromkeys(("jobs", "iodepth", "targets", "drives", "threads_per_drive", "limit"), _whole),
-    **dict.fromkeys(
-        ("polled", "device_times", "direct"), lambda cell: _choice(cell, "0", "1") == "1"
-    ),
-    "arrivals": lambda cell: _choice(cell, "poisson", "fixed"),
-    "block_size": _block_size,
-    **dict.fromkeys(_SHARES, partial(_number, most=100)),
-    "cpu_pct": partial(_number, most=1e8),
-    "cpu_us": partial(_number, most=MAX_LATENCY_S / _US),
-    "duration_s": partial(_number, most=MAX_LATENCY_S),
-    "iops": partial(_positive, most=MAX_RATE),
-    "op": _operation,
-    "raid": _raid,
-    "rate": partial(_number, most=MAX_RATE),
-    "sync": lambda cell: _choice(cell, "fsync", "fdatasync", "sync"),
-}
-"""Column -> what its cells are."""
-_EXAMPLES: Final = (
-    *sorted(_PLAIN),
-    *_BANDWIDTH,
-    *("lat_mean_us", "p50_us", "p90_us", "p99_us", "p99_9_us", "p99_99_us", "lat_p99_us"),
-)
-
-
-def _converter(column: str) -> Callable[[_Cell], Any] | None:
-    if column in _BANDWIDTH:
-        return partial(_positive, most=1e15)
-    if _LATENCY.fullmatch(column):
-        return partial(_positive, most=MAX_LATENCY_S / _US)
-    return _PLAIN.get(column)
 
 
 @dataclass(frozen=True)
@@ -191,18 +58,22 @@ class _Row:
     """Column -> what its cell says, of known columns and cells that are not blank."""
     unknown: tuple[str, ...]
     """Columns that are not known."""
+    without_unit: tuple[str, ...]
+    """Columns of latencies of which neither the name nor this row's cell says the unit."""
 
-    def error(self, found: str, do: str) -> CaptureError:
-        return self.source.error(f"line {self.line}: {found}", do)
+    def error(self, found: str, do: str, *unknown: str) -> CaptureError:
+        known = f"{hint(unknown[0])}; " if unknown else ""
+        return self.source.error(f"line {self.line}: {found}", f"{known}{do}")
 
 
 def sniff(head: Head) -> bool:
     """True if the first line of *head* names an operation and a result of it."""
     for line in head.lines:
         if line.strip() and not line.startswith("#"):
-            names = {_clean(name) for name in line.split(_separator(line))}
-            results = {"iops", *_BANDWIDTH} & names or any(map(_LATENCY.fullmatch, names))
-            return "op" in names and bool(results)
+            columns = filter(None, map(column, line.split(_separator(line))))
+            names = {c.name for c in columns if c.has_unit}
+            has_result = bool({"iops", *BANDWIDTH} & names or any(map(LATENCY.fullmatch, names)))
+            return has_result and bool(names & {"op", "iodepth", "block_size"})
     return False
 
 
@@ -218,10 +89,13 @@ def read(source: Source) -> Capture:
             "line 1: has a header and no points (every column is empty)",
             "add a row for each measured point",
         )
-    warnings = [
-        f"column {name!r} is not known and left out; {nearest(name, _EXAMPLES)}"
-        for name in rows[0].unknown
+    warnings: list[str] = [
+        Warning(UNKNOWN_COLUMN, f"{hint(name)}; it is left out") for name in rows[0].unknown
     ]
+    without = sorted({name for row in rows for name in row.without_unit})
+    if without:
+        said = f"{', '.join(without)}: no unit is stated; taken as microseconds (write 58us or 2ms)"
+        warnings.append(Warning("no-unit", said))
     halves = [row for row in rows if _share(row) is None]
     if halves:
         first = f"{len(halves)} of {len(rows)} rows, the first in line {halves[0].line}"
@@ -235,10 +109,6 @@ def read(source: Source) -> Capture:
     return results(source, "points", [_measurement(row) for row in rows], warnings)
 
 
-def _clean(name: str) -> str:
-    return name.strip().strip('"').strip().lower()
-
-
 def _separator(line: str) -> str:
     return max(",;\t", key=line.count)
 
@@ -247,7 +117,7 @@ def _rows(source: Source) -> Iterator[_Row]:
     numbered = enumerate(source.text().split("\n"), start=1)
     lines = [(n, text) for n, text in numbered if text.strip() and not text.startswith("#")]
     separator = _separator(lines[0][1]) if lines else ","
-    names: list[str] = []
+    columns: list[Column | None] = []
     for number, text in lines:
         try:
             cells = next(csv.reader([text], delimiter=separator, strict=True))
@@ -255,31 +125,49 @@ def _rows(source: Source) -> Iterator[_Row]:
             raise source.error(
                 f"line {number} is not a row of a CSV ({error})", "a point is one line"
             ) from None
-        if not names:
-            names = [_clean(cell) for cell in cells]
-            twice = next((name for name in names if name and names.count(name) > 1), None)
-            if twice is not None:
-                raise source.error(f"line {number}: column {twice!r} occurs twice", "keep one")
-            unknown = tuple(name for name in names if name and _converter(name) is None)
+        if not columns:
+            names = [cell.strip().strip('"').strip() for cell in cells]
+            columns = _header(source, number, names)
+            unknown = tuple(n for n, c in zip(names, columns, strict=True) if n and c is None)
             continue
         if len(cells) != len(names):
             raise source.error(
                 f"line {number} has {len(cells)} cells, the header {len(names)}",
                 "leave unknown cells blank, but keep their separators",
             )
-        values = {}
-        for name, cell in zip(names, cells, strict=True):
-            converter = _converter(name)
-            if converter is not None and cell.strip():
-                values[name] = converter(
-                    _Cell(source, number, name, cell.strip(), separator != ",")
+        values, without_unit = {}, []
+        for name, found, cell in zip(names, columns, map(str.strip, cells), strict=True):
+            if found is not None and cell:
+                values[found.name] = found.convert(
+                    Cell(source, number, name, cell, separator != ",")
                 )
-        yield _Row(source, number, values, unknown)
+                if not (found.has_unit or cell[-1].isalpha()):
+                    without_unit.append(name)
+        yield _Row(source, number, values, unknown, tuple(without_unit))
+
+
+def _header(source: Source, line: int, names: list[str]) -> list[Column | None]:
+    """Return what each column is; CaptureError for one that is there twice, or misspelt."""
+    columns = [column(name) for name in names]
+    first: dict[str, str] = {}
+    for name, found in zip(names, columns, strict=True):
+        if found is None and (meant := misspelt(name)) is not None:
+            raise source.error(
+                f"line {line}: column {name!r} is not known",
+                f"is {meant} meant? Name it so, or leave it out",
+            )
+        said = name.lower() if found is None else found.name
+        if name and (other := first.setdefault(said, name)) is not name:
+            raise source.error(f"line {line}: column {other!r} occurs twice"
+                               if other == name else
+                               f"line {line}: columns {other!r} and {name!r} say the same",
+                               "keep one")  # fmt: skip
+    return columns
 
 
 def _measurement(row: _Row) -> Measurement:
     get = row.values.get
-    operation: _Operation = row.values["op"]
+    operation: Operation = row.values["op"]
     share = _share(row)
     fraction = DEFAULT_READ_PERCENT / 100 if share is None else share
     jobs, drives = _threads(row)
@@ -336,34 +224,23 @@ def _measurement(row: _Row) -> Measurement:
 
 def _share(row: _Row) -> float | None:
     """The fraction of reads, of the operation or a column; None if a mix does not say it."""
-    operation: _Operation | None = row.values.get("op")
+    operation: Operation | None = row.values.get("op")
     if operation is None:
-        raise row.error("has no op", _OP_EXAMPLES)
-    fraction = operation.read_fraction
-    for column in _SHARES:
-        share = row.values.get(column)
-        if share is None:
-            continue
-        if fraction not in (None, share / 100):
-            raise row.error(
-                f"op is {operation.text} and {column} {share:g}",
-                "write randrw or rw for a mix, or leave the cell blank",
-            )
-        fraction = share / 100
-    return fraction
+        raise row.error("has no op", OP_EXAMPLES, *row.unknown)
+    share = row.values.get("read_pct")
+    if share is None:
+        return operation.read_fraction
+    if operation.read_fraction not in (None, share / 100):
+        raise row.error(
+            f"op is {operation.text} and read_pct {share:g}",
+            "write randrw or rw for a mix, or leave the cell blank",
+        )
+    return float(share / 100)
 
 
 def _threads(row: _Row) -> tuple[int | None, int | None]:
-    """Jobs in all, and drives.
-
-    ``targets`` and ``drives`` are the same; ``threads_per_drive`` stands for ``jobs``.
-    """
-    jobs, each, drives, targets = map(
-        row.values.get, ("jobs", "threads_per_drive", "drives", "targets")
-    )
-    if drives and targets and drives != targets:
-        raise row.error(f"drives is {drives} and targets {targets}", "they are the same: keep one")
-    drives = drives or targets
+    """Jobs in all, of which ``threads_per_drive`` is a part, and drives."""
+    jobs, each, drives = map(row.values.get, ("jobs", "threads_per_drive", "drives"))
     if each is None:
         return jobs, drives
     threads = each * (drives or 1)
@@ -379,17 +256,17 @@ def _latencies(row: _Row, prefix: str) -> dict[str, Latency]:
     """Return clat, lat and slat of the columns with *prefix*; ``p99_us`` alone is a clat."""
     found: dict[str, Latency] = {}
     for name, value in row.values.items():
-        match = _LATENCY.fullmatch(name)
-        if match is None or (match["op"] or "") != prefix:
+        match = LATENCY.fullmatch(name)
+        if match is None or match["op"] != prefix:
             continue
-        kind = match["kind"] or "clat"
+        kind = match["kind"]
         own = found.get(kind, Latency(count=0))
         if match["percent"]:
             percent = float(match["percent"].replace("_", "."))
-            by_percent = {**own.percentiles_s, percent: value * _US}
+            by_percent = {**own.percentiles_s, percent: value * US}
             found[kind] = replace(own, percentiles_s=dict(sorted(by_percent.items())))
         else:
-            found[kind] = replace(own, **{f"{match['moment']}_s": value * _US})
+            found[kind] = replace(own, **{f"{match['moment']}_s": value * US})
     for kind, latency in found.items():
         values = list(latency.percentiles_s.values())
         if values != sorted(values):
@@ -407,25 +284,21 @@ def _iops(row: _Row, conditions: Conditions, lat: Latency | None) -> tuple[float
         return conditions.outstanding / lat.mean_s, [
             "iops is blank and was taken as jobs x iodepth / lat_mean_us"
         ]
-    hint = ""
-    if row.unknown:
-        name = row.unknown[0]
-        hint = f"column {name!r} is not known, {nearest(name, _EXAMPLES)}; "
-    raise row.error("has no iops", f"{hint}give iops, or lat_mean_us with jobs and iodepth")
+    raise row.error("has no iops", "give iops, or lat_mean_us with jobs and iodepth", *row.unknown)
 
 
 def _bandwidth(row: _Row, iops: float | None) -> float:
     """Requests/s that the row's bandwidth is, 0 if it has none; it must agree with *iops*."""
-    column = next((name for name in _BANDWIDTH if name in row.values), None)
+    column = next((name for name in BANDWIDTH if name in row.values), None)
     if column is None:
         return 0.0
-    unit, value, size = _BANDWIDTH[column], row.values[column], row.values.get("block_size")
+    unit, value, size = BANDWIDTH[column], row.values[column], row.values.get("block_size")
     if size is None:
         raise row.error(f"{column} without block_size", "write the size of the requests")
     rate: float = value * unit / size
     if not iops or abs(rate / iops - 1) <= SAME:
         return rate
-    meant = [c for c, u in _BANDWIDTH.items() if abs(rate / unit * u / iops - 1) <= SAME]
+    meant = [c for c, u in BANDWIDTH.items() if abs(rate / unit * u / iops - 1) <= SAME]
     raise row.error(
         f"{column}: {iops:,.0f} IOPS of {format_size(size)} are {iops * size / unit:,.6g}, "
         f"not {value:,.6g}",
@@ -447,7 +320,7 @@ def _check_law(
     if FACTOR[0] < ratio < FACTOR[1]:
         do = "is it in nanoseconds? Write us"
     elif is_kept_full and FACTOR[0] < 1 / ratio < FACTOR[1]:
-        do = "is it in milliseconds? Write us"
+        do = "is it in milliseconds? Write us, or the unit after the number"
     elif ratio <= IMPOSSIBLE:
         return
     column = "lat_mean_us" if "lat" in latencies else "clat_mean_us or mean_us"
@@ -468,7 +341,7 @@ def _result(iops: float, conditions: Conditions, own: Mapping[str, Latency]) -> 
 def _cpu(row: _Row, conditions: Conditions, iops: float) -> CpuUse | None:
     total, each = row.values.get("cpu_pct"), row.values.get("cpu_us")
     if total is None and each is not None:
-        total = 100 * iops * each * _US
+        total = 100 * iops * each * US
     if total is None:
         return None
     per_job = total / conditions.jobs if conditions.jobs else None
