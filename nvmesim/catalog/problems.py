@@ -15,6 +15,9 @@ _UNIONS = (Union, types.UnionType)
 def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     """Return the first problem of *error*, raised when *model* was validated, as one line.
 
+    `ELSEWHERE` of the model says of keys that belong in another place, or have another name there,
+    what to write.
+
     >>> from nvmesim.catalog.profile import CpuProfile
     >>> try:
     ...     CpuProfile.model_validate({"name": "x", "cores": 0, "ghz": 2.1})
@@ -33,7 +36,8 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     if is_extra:
         holder = _model_at(model, loc[:-1])
         known = list(holder.model_fields) if holder is not None else []
-        return f"{key} is not a known key; {nearest(str(loc[-1]), known)}"
+        hint = getattr(model, "ELSEWHERE", {}).get(loc[-1]) or nearest(str(loc[-1]), known)
+        return f"{key} is not a known key; {hint}"
     if problem["type"] == "missing":
         return f"{key} is missing"
     if problem["type"] == "value_error":

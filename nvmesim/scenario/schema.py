@@ -6,8 +6,9 @@ adapter) is checked by `nvmesim.scenario.resolve`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -330,6 +331,25 @@ def _listed(value: Any) -> Any:
 class Scenario(Strict):
     """A scenario file, checked key by key; `resolve` looks its names up."""
 
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "cpu": "a CPU is that of a socket: [[server.sockets]] cpu = 'epyc-7543'",
+        **dict.fromkeys(
+            ("memory", "ram", "dimms"),
+            "memory is that of a socket, and its bandwidth counts: [[server.sockets]] "
+            "memory = { channels = 8 }",
+        ),
+        "os": "an operating system is a stack: [server] stack = 'linux-io_uring'",
+        "kernel": "the kernel is that of an array: [volume] kernel = '6.1'",
+        "raid": "drives become an array in [volume]: raid = 'raid5'",
+        **dict.fromkeys(("bs", "blocksize"), "[[workload]] block_size = '4 KiB' is meant"),
+        **dict.fromkeys(("iodepth", "depth", "qd", "queue_depth"),
+                        "requests in flight of a thread: [[workload]] outstanding = 32"),
+        **dict.fromkeys(("numjobs", "jobs"), "[[workload]] threads = 4 (each target has as many), "
+                        "or threads_total = 4"),
+        "rw": "[[workload]] access = 'random' and read = 0.7 (the share of reads) are meant",
+        "runtime": "the time that is simulated: [run] duration = '2 s'",
+    }  # fmt: skip
+    """Keys by which other tools, or other places of the file, call something -> what to write."""
     name: str = ""
     server: ServerSpec
     adapters: tuple[AdapterSpec, ...] = ()
