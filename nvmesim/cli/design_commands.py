@@ -143,7 +143,8 @@ def compare(
         difference=parse_fraction(difference), workers=workers, requests=requests or ROUND_REQUESTS,
     )  # fmt: skip
     rows = ranking.table.to_dicts()
-    json = {"answer": str(ranking), "probability": ranking.probability, "table": rows}
+    json = {"answer": str(ranking), "probability": ranking.probability, "table": rows,
+            "warnings": ranking.warnings}  # fmt: skip
     return Answer(
         lambda: [*_files(designs, scenarios), *ranking_blocks(ranking)], lambda: json,
         code=0 if ranking.probability else 1,

@@ -20,6 +20,7 @@ from nvmesim.predict.uncertainty.derived import Pair, pair_of
 from nvmesim.predict.uncertainty.design import shared_numbers
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
+from nvmesim.scenario.workloads import loads_differ
 from nvmesim.warning import Warning
 
 REBUILD_LEAST: Final = 4_000
@@ -136,7 +137,9 @@ def compare(
     names = (first.name, second.name)
     if first.name == second.name:
         names = (f"{first.name} (a)", f"{second.name} (b)")
-    said = (text for r in answers for text in (*r.ready.lowered.warnings, *r.measured.warnings))
+    said: list[str] = [*loads_differ([first.scenario, second.scenario])]
+    for one in answers:
+        said += [*one.ready.lowered.warnings, *one.measured.warnings]
     plain = paired.compared(
         names, answers[0].measured, answers[1].measured, tuple(dict.fromkeys(said))
     )

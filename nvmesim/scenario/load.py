@@ -18,6 +18,7 @@ from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.loads import diskspd
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
+from nvmesim.scenario.workload_keys import presets
 
 _REFERENCES: Final = ("stack", "cpu", "profile", "engine")
 _LISTS: Final = ("volume", "workload", "drives", "adapters")
@@ -152,6 +153,8 @@ def _put(tables: dict[str, Any], path: list[str], value: Any, text: str) -> None
                 _leave_out(current, value)
             if path[0] == "workload" and "diskspd" in current and part in diskspd.flag_of_key():
                 slot, value = "diskspd", diskspd.with_key(str(current["diskspd"]), part, value)
+            if path[0] == "workload" and (name := current.get("name")):
+                _rename(current, part, value, str(name))
             if value is None and isinstance(current, dict):  # as if it were not stated
                 current.pop(slot, None)
             else:
@@ -173,6 +176,13 @@ def _leave_out(volume: dict[str, Any], raid: Any) -> None:
         level.layout(volume.get("layout"))
     except GeometryError:
         del volume["layout"]
+
+
+def _rename(workload: dict[str, Any], key: str, value: Any, name: str) -> None:
+    """Leave out the title of a preset whose requests are changed: "OLTP, 8 KiB" of 4 KiB."""
+    own = next((p.keys for p in presets().values() if p.title == name), {})
+    if key not in ("threads", "outstanding") and own.get(key, value) != value:
+        del workload["name"]
 
 
 def _numbered(tables: Mapping[str, Any], path: list[str]) -> list[str]:

@@ -11,12 +11,42 @@ from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes, check_socket
 from nvmesim.scenario.loads import diskspd, fio_job
 from nvmesim.scenario.loads.fio_options import ParsedLoad
-from nvmesim.scenario.resolved import Drive, Socket, Target, Volume, WorkloadGroup
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, Volume, WorkloadGroup
 from nvmesim.scenario.schema import Scenario
 from nvmesim.scenario.volumes import volume_bytes
 from nvmesim.scenario.workload_keys import WorkloadSpec
+from nvmesim.warning import Warning
 
 DEFAULT_BLOCK: Final = ((4096, 1.0),)
+_LOAD: Final = {
+    "block_sizes": "block size", "access": "access", "read": "read",
+    "threads_are_per_target": "threads of each target", "threads": "threads",
+    "outstanding": "outstanding", "rate": "rate", "arrivals": "arrivals", "trace": "trace",
+    "speed": "speed", "rate_limit": "rate limit", "think_ps": "think time",
+    "sync_every": "writes a flush", "write_through": "synchronous writes",
+}  # fmt: skip
+"""Fields of a group that are its load, and not where it runs -> words for them."""
+
+
+def loads_differ(designs: Sequence[ResolvedScenario]) -> list[Warning]:
+    """Say what differs between the loads of *designs*, which may not be meant; else nothing."""
+    numbers = [len(s.workload) for s in designs]
+    found = [f"{' and '.join(map(str, numbers))} workloads"] if len(set(numbers)) > 1 else []
+    for groups in () if found else zip(*(s.workload for s in designs), strict=True):
+        for field, words in _LOAD.items():
+            values = [_said(getattr(group, field)) for group in groups]
+            if len(set(values)) > 1:
+                found.append(f"{words} {' / '.join(values)}")
+    said = f"the designs are under different loads: {'; '.join(dict.fromkeys(found))}"
+    return [Warning("loads-differ", said)] if found else []
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(units.format_size(size) for size, _ in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class Places:

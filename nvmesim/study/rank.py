@@ -20,10 +20,13 @@ from nvmesim.predict.uncertainty.derived import gain_of
 from nvmesim.predict.uncertainty.standing import model_class
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
+from nvmesim.scenario.workloads import loads_differ
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings
 from nvmesim.units import chance
+from nvmesim.warning import Warning
 
 FIRST_ROUNDS: Final = 10
 MOST_ROUNDS: Final = 200
@@ -48,6 +51,7 @@ class Ranking:
     """Relative difference below which two candidates count as equally good."""
     p_better: float | None = None
     """Least probability, of IOPS, that the first is better with all that is not known."""
+    warnings: tuple[Warning, ...] = ()
 
     @property
     def best(self) -> str:
@@ -130,9 +134,11 @@ def rank(
          "dropped_after": dropped.get(i)}
         for i, row in zip(order, whole, strict=True)
     ]  # fmt: skip
-    p_better = _p_better(rows, whole, ordered) if metric == "iops" else None
-    table = pl.DataFrame(rows, infer_schema_length=None)
-    return Ranking(table, metric, probability if len(alive) == 1 else 0.0, difference, p_better)
+    resolved = [resolve(scenario_from_dict(*one)) for one in ordered]
+    p_better = _p_better(rows, whole, resolved) if metric == "iops" else None
+    table, said = pl.DataFrame(rows, infer_schema_length=None), tuple(loads_differ(resolved))
+    sure = probability if len(alive) == 1 else 0.0
+    return Ranking(table, metric, sure, difference, p_better, said)
 
 
 def _check(
@@ -162,11 +168,10 @@ def is_behind(differences: Floats, delta: float, probability: float, candidates:
 
 def _p_better(
     rows: Sequence[Mapping[str, Any]], whole: Sequence[Mapping[str, Any]],
-    tables: Sequence[tuple[Mapping[str, Any], str]],
+    designs: Sequence[ResolvedScenario],
 ) -> float:  # fmt: skip
     """Least probability that the first does more, with all that is not known."""
-    classes = [model_class(resolve(scenario_from_dict(*one)), row["verdict"])
-               for one, row in zip(tables, whole, strict=True)]  # fmt: skip
+    classes = [model_class(one, row["verdict"]) for one, row in zip(designs, whole, strict=True)]
     first, least = rows[0], 1.0
     for row, name in zip(rows[1:], classes[1:], strict=True):
         if not all(r["mean"] and r["low"] and r["high"] for r in (first, row)):

@@ -19,6 +19,7 @@ from nvmesim.predict.bottleneck import best_relief
 from nvmesim.predict.changes import watts
 from nvmesim.predict.result import Result
 from nvmesim.scenario.resolved import ResolvedScenario
+from nvmesim.scenario.workloads import loads_differ
 from nvmesim.show import answer as shown
 from nvmesim.show import words
 from nvmesim.show.blocks import Block, Bullets, Charts, Range, Ranges, Section, Warnings, present
@@ -144,6 +145,7 @@ def page_blocks(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> list[Bl
         Section("Side by side", (
             Bullets(tuple(lead)), Ranges(tuple(bars), shared=True),
             table_of("Quotes side by side", ("", *(f"<{name}" for name in healthy)), rows),
+            Warnings(tuple(loads_differ([q.scenario for q in quotes]))),
         )),
         Section("Charts", (Charts(drawn),)),
     ]  # fmt: skip

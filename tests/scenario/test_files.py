@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nvmesim.errors import InputError, ScenarioError
 from nvmesim.scenario.load import apply_sets, load_scenario, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.workload_keys import preset, workload
 from tests.properties.scenarios import SIZES, scenarios
 from tests.scenario.conftest import REFUSED
 
@@ -173,3 +174,10 @@ def test_round_trip(scenario):
         for target in group.targets:
             there = resolved.volumes if target.kind == "volume" else resolved.drives
             assert there[target.index].name == target.name
+
+
+def test_a_changed_load_loses_the_title_of_its_preset():
+    tables = {"workload": [{"name": preset("oltp").title, **workload("oltp")}]}
+    for change, stays in (("block_size=4 KiB", False), ("read=0.7", True), ("threads=2", True)):
+        (changed,) = apply_sets(tables, [f"workload.0.{change}"])["workload"]
+        assert ("name" in changed) == stays

@@ -133,6 +133,17 @@ def test_the_command_ranks_three(file, tmp_path, capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("small is best by iops, on a real server with a probability of ")
     assert "depth1" in out
+    assert "under different loads: outstanding 4 / " in out
+
+
+def test_loads_that_differ_are_said(file, capsys):
+    command = ["compare", str(file), "--json", "--requests", "2000", "--set"]
+    for change, about in (("workload.0.outstanding=8", "outstanding 4 / 8"),
+                          ("server.sockets.0.cpu=epyc-7763", None)):  # fmt: skip
+        assert run_command([*command, change]) == 0
+        found = json.loads(capsys.readouterr().out)["warnings"]
+        said = [w["text"] for w in found if isinstance(w, dict) and w["code"] == "loads-differ"]
+        assert [about in text for text in said] == [True] * (about is not None)
 
 
 def test_designs_of_one_name_are_told_apart(file, tmp_path, capsys):

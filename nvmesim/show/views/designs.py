@@ -176,7 +176,7 @@ def ranking_blocks(ranking: Ranking) -> list[b.Block]:
     ]  # fmt: skip
     heads = ("design", "IOPS" if is_rate else ranking.metric, "95 % within", "runs", "behind after")
     return b.present(b.Line(str(ranking), "head"), _bars(known) if is_rate else None,
-                   b.table("Designs", heads, cells))  # fmt: skip
+                   b.table("Designs", heads, cells), b.Warnings(ranking.warnings))  # fmt: skip
 
 
 def _bars(rates: dict[str, Interval]) -> b.Ranges:
