@@ -296,9 +296,22 @@ def spoken(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
     return f"the {part} of {listed}"
 
 
+NO_MORE: Final = 0.02
+"""Share of the throughput below which a change of several parts adds nothing to one of them."""
+
+
 def _brings(relief: Relief) -> bool:
     """Return True if the gain is above its uncertainty, and worth a word."""
     return relief.gain_low > 0 and relief.gain >= 0.005
+
+
+def adds_nothing(relief: Relief, reliefs: Sequence[Relief]) -> bool:
+    """Return True if a part of *relief* is among *reliefs*, and brings as much within 2 %."""
+    return any(
+        other.set and other.set.items() < relief.set.items()
+        and 1 + relief.gain < (1 + NO_MORE) * (1 + other.gain)
+        for other in reliefs
+    )  # fmt: skip
 
 
 def best_relief(reliefs: Sequence[Relief]) -> str:
@@ -312,7 +325,8 @@ def best_relief(reliefs: Sequence[Relief]) -> str:
     """
     if not reliefs:
         return "no change was tried"
-    best = max(reliefs, key=lambda r: (round(r.gain, 2), r.watts == 0, r.gain))
+    alone = [r for r in reliefs if not adds_nothing(r, reliefs)]
+    best = max(alone, key=lambda r: (round(r.gain, 2), r.watts == 0, r.gain))
     if not _brings(best):
         return f"none of the {len(reliefs)} changes that were tried helps for certain"
     more = f"{1 + best.gain:.2g} x" if best.gain >= 1 else f"{100 * best.gain:+.1f} %"

@@ -159,7 +159,9 @@ class WhatIfs:
                                 for what in ("power_active_w", "price"))  # fmt: skip
                 out.append(replace(found, set=change.set, command=change.command,
                                    watts=watts, price=price))  # fmt: skip
-        return tuple(sorted(out, key=lambda relief: -relief.gain))
+        # what may bring nothing comes behind what does, and so does a change behind its own part
+        return tuple(sorted(out, key=lambda r: (
+            r.gain_low <= 0, bottleneck.adds_nothing(r, out), -r.gain)))  # fmt: skip
 
     def curve(self, progress: Progress | None) -> tuple[CurvePoint, ...]:
         """Throughput against outstanding, in powers of two around a closed loop's own."""

@@ -399,3 +399,12 @@ def test_of_two_that_bring_as_much_the_one_that_buys_nothing_is_named() -> None:
     moved = Relief("threads on all sockets", rate, 0.531, 0.5, 0.56, watts=0.0)
     assert best_relief([bought, moved]).startswith("threads on all sockets")
     assert best_relief([bought, replace(moved, gain=0.3)]).startswith("twice the cores")
+
+
+def test_a_change_of_two_parts_is_not_advised_where_one_part_brings_it_all() -> None:
+    near = Interval(450e3, 440e3, 460e3)
+    part = Relief("8 md workers", near, 2.74, 2.7, 2.8, set={"volume.*.group_thread_cnt": 8})
+    both = Relief("two arrays, 8 md workers", near, 2.744, 2.7, 2.8, set={**part.set, "a": 2})
+    assert best_relief([both, part]).startswith("8 md workers would give")
+    more = replace(both, gain=3.2)
+    assert best_relief([more, part]).startswith("two arrays, 8 md workers")
