@@ -23,6 +23,7 @@ from nvmesim.study.load_search import Applied, Found, LoadSearch, Trial, limited
 from nvmesim.study.sweep.api import Progress, tables_of
 from nvmesim.study.sweep.plan import make_plan
 from nvmesim.study.sweep.workers import usable_cpus
+from nvmesim.warning import Warning, coded
 
 State = Literal["healthy", "degraded", "rebuilding"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -33,6 +34,10 @@ HELD: Final = {
 """Verdict -> what keeps a load from being larger."""
 MORE: Final = 1.02
 """Times a state carries more than another before it is explained."""
+RULE: Final = (
+    "a load counts where it keeps each limit at the upper end of what simulation leaves; sure: the "
+    "probability that a real server keeps them, with all that is not known"
+)
 FAILED: Final = 0
 """Number of the member that fails: any does as well, but for what RAID10 pairs up."""
 
@@ -143,6 +148,12 @@ class Best(Drawable):
         """Where a state carries more than a healthy array: why that may be."""
         return tuple(text for design in self.designs for text in _odd(design))
 
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """Reasons to doubt the answers, as `run` gives them of the loads that were found."""
+        found = (s.result for design in self.designs for s in design.states)
+        return coded(text for result in found if result is not None for text in result.warnings)
+
     def _nearest(self) -> str:
         """Which limit fails, of the design that comes nearest; lost data is farthest."""
 
@@ -167,7 +178,8 @@ class Best(Drawable):
             "goal": {"p99_s": goal.p99, "p99.9_s": goal.p99_9, "mean_s": goal.mean,
                      "cpu": goal.cpu, "iops": goal.iops},
             "answer": str(self), "met": best is not None, "best": best and best.name,
-            "designs": self.designs, "notes": self.notes,
+            "designs": self.designs, "notes": self.notes, "rule": RULE,
+            "warnings": self.warnings,
         }  # fmt: skip
 
 

@@ -205,5 +205,7 @@ def test_the_command_prints_writes_and_exits(tmp_path, file, capfd):
     found = json.loads(capfd.readouterr().out)
     assert found["met"] is False
     assert found["designs"][0]["states"][0]["why"]
+    assert found["rule"]
+    assert isinstance(found["warnings"], list)
     assert run_command(["best", str(file)]) == 2
     assert "no limit is named" in capfd.readouterr().err

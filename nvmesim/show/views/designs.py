@@ -26,7 +26,10 @@ def best_page(found: Best) -> str:
 
 def best_fragment(found: Best) -> list[b.Block]:
     """The answer and its table."""
-    return b.present(b.Line(str(found), "head"), best_table(found), _not_met(found))
+    from nvmesim.study.best import RULE
+
+    return b.present(b.Line(str(found), "head"), best_table(found), b.Line(RULE, "soft"),
+                     _not_met(found), b.Warnings(found.warnings))  # fmt: skip
 
 
 def best_blocks(found: Best) -> list[b.Block]:
