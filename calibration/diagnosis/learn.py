@@ -1,9 +1,9 @@
 """Learn how common mistakes are from public threads whose causes are known.
 
 ``python calibration/diagnosis/learn.py --simulate`` weighs all threads of tests/study/threads.toml
-that evidence.jsonl lacks (minutes to an hour), then learns; without it, what the file has is
-learned from. It prints how often causes of later threads are found by what earlier ones tell, and
-writes the numbers to mistakes.toml.
+that evidence.jsonl lacks or has of other forms (minutes to an hour), then learns; without it, what
+the file has is learned from. It prints how often causes of later threads are found by what earlier
+ones tell, and with ``--write`` writes the numbers to mistakes.toml.
 
 A conditional logit: the score of a cause is its log likelihood (`BEST` of its best form's, the rest
 of the mean's), what the rows state, and a logarithm of how common it is, of its own and in each
@@ -13,11 +13,13 @@ context (`Server.contexts`). Both are shrunk to `START` and to no difference.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,14 +28,20 @@ from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
 from nvmesim.capture.registry import read_captures
-from nvmesim.study.diagnosis import mistakes
 from nvmesim.study.diagnosis.diagnose import Search
 from nvmesim.study.diagnosis.evidence import of_arrays, rows_of
+from nvmesim.study.diagnosis.mistakes import known
 from nvmesim.study.sweep.api import tables_of
 
 ROOT: Final = Path(__file__).parents[2]
 EVIDENCE: Final = Path(__file__).with_name("evidence.jsonl")
-CODES: Final = list(mistakes.WEIGHTS)
+FOLDER: Final = ROOT / "nvmesim" / "study" / "diagnosis"
+NO_FORM: Final = (
+    *("#", "    [", "best", "healthy", "unknown", "weight", "check", "mend", "windows", "source"),
+    *("facts", "]"),
+)
+"""How lines begin that change no form."""
+CODES: Final = list(known().weights)
 START: Final = {"limit": 0.027}
 """How common causes are before anything is learned; others 1. A limit may be anywhere over two
 decades, and is taken from the rows: a rate that fits so well by itself is worth the density over 5
@@ -68,6 +76,7 @@ def weighed(thread: Mapping[str, Any], folder: Path) -> Weighed:
     inside = all(row.is_inside for row in search.compared)
     return {
         "name": thread["name"],
+        "forms": forms(),
         "cause": "healthy" if inside else thread["cause"],
         "contexts": list(search.contexts),
         "told": search.told(),
@@ -75,18 +84,26 @@ def weighed(thread: Mapping[str, Any], folder: Path) -> Weighed:
     }
 
 
+@cache
+def forms() -> str:
+    """Return a name of all forms that are simulated: they differ where their texts do."""
+    texts = [(FOLDER / name).read_text("utf-8") for name in ("forms.py", "mistakes.toml")]
+    lines = (line for text in texts for line in text.splitlines() if not line.startswith(NO_FORM))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
 def simulate() -> None:
-    """Append threads to `EVIDENCE` that it lacks, and put all in their order."""
+    """Append threads to `EVIDENCE` that it lacks or has of other forms; all in their order."""
     text = (ROOT / "tests" / "study" / "threads.toml").read_text("utf-8")
-    known = {thread["name"] for thread in read()} if EVIDENCE.exists() else set()
+    weighed_before = {t["name"] for t in read() if t.get("forms") == forms()}
     every = tomllib.loads(text)["thread"]
     with tempfile.TemporaryDirectory() as folder, EVIDENCE.open("a") as out:
         for thread in every:
-            if thread["name"] not in known:
+            if thread["name"] not in weighed_before:
                 print(json.dumps(weighed(thread, Path(folder))), file=out, flush=True)
-    places = [thread["name"] for thread in every]
-    found = sorted(read(), key=lambda thread: places.index(thread["name"]))
-    EVIDENCE.write_text("".join(f"{json.dumps(thread)}\n" for thread in found))
+    last = {thread["name"]: thread for thread in read()}
+    kept = [last[thread["name"]] for thread in every]
+    EVIDENCE.write_text("".join(f"{json.dumps(thread)}\n" for thread in kept))
 
 
 def read() -> list[Weighed]:
@@ -186,9 +203,13 @@ def main() -> None:
     """Learn, test and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--simulate", action="store_true", help="weigh threads not yet weighed")
-    if parser.parse_args().simulate:
+    parser.add_argument("--write", action="store_true", help="write mistakes.toml")
+    asked = parser.parse_args()
+    if asked.simulate:
         simulate()
     threads = read()
+    older = sum(thread.get("forms") != forms() for thread in threads)
+    print(f"{older} of {len(threads)} threads were weighed with other forms; --simulate mends that")
     for name, some, others in tests(threads):
         learned = Learned(some)
         print(told(name, [(t["cause"], *learned.judged(t)) for t in others]), flush=True)
@@ -197,8 +218,9 @@ def main() -> None:
         learned = Learned([t for i, t in enumerate(threads) if i % FOLDS != fold])
         out += [(t["cause"], *learned.judged(t)) for t in threads[fold::FOLDS]]
     print(told(f"each by the others, a {FOLDS}th left out", out))
-    path = ROOT / "nvmesim" / "study" / "diagnosis" / "mistakes.toml"
-    path.write_text(Learned(threads).written(path.read_text("utf-8")), "utf-8")
+    if asked.write:
+        path = FOLDER / "mistakes.toml"
+        path.write_text(Learned(threads).written(path.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

@@ -274,12 +274,11 @@ def diagnose(
     is compared with its prediction; usual mistakes are simulated under the load of every row, and
     each gets the probability that it explains them all. Exit code 1: something is different.
     """
-    from nvmesim.capture.registry import read_captures
     from nvmesim.show.views.measured import diagnosis_blocks, diagnosis_page
     from nvmesim.study.diagnosis.diagnose import diagnose as explain
 
-    loaded, found = scenario_of(scenario, sets), read_captures(captures)
+    loaded = scenario_of(scenario, sets)
     with progress_bar() as progress:
-        answer = explain(loaded, found, progress=progress, **options)
+        answer = explain(loaded, captures, progress=progress, **options)
     return Answer(lambda: diagnosis_blocks(answer), answer.to_json,
                   lambda: diagnosis_page(answer), code=0 if answer.is_healthy else 1)  # fmt: skip

@@ -235,11 +235,10 @@ def calibrate(
 
 def check_server(job: Job, tables: Mapping[str, Any], files: Sequence[str]) -> None:
     """Publish what explains the difference between the rows in *files* and their prediction."""
-    from nvmesim.capture.registry import read_captures
     from nvmesim.show.views.measured import diagnosis_blocks, diagnosis_page
     from nvmesim.study.diagnosis.diagnose import diagnose
 
-    found = diagnose(scenario_of(tables), read_captures(files), progress=job.progress)
+    found = diagnose(scenario_of(tables), files, progress=job.progress)
     job.keep_report(diagnosis_page(found))
     job.publish(html.html(diagnosis_blocks(found)), healthy=found.is_healthy)
 

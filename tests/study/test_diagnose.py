@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nvmesim as ns
-from nvmesim.capture.capture import Capture, Conditions, Measurement, OpResult
+from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
 from nvmesim.capture.caveats import UNSTATED_MIX
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
@@ -39,10 +39,20 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import MISTAKES, WEIGHTS
-from nvmesim.study.diagnosis.server import IGNORED, NOT_VIRTUAL, Server
+from nvmesim.study.diagnosis.facts import read_files
+from nvmesim.study.diagnosis.mistakes import known
+from nvmesim.study.diagnosis.server import (
+    HELD,
+    IGNORED,
+    IN_TURN,
+    NOT_HELD,
+    NOT_IN_TURN,
+    NOT_VIRTUAL,
+    Server,
+)
 from tests.study.planted import (
     PLANTED,
+    captured,
     followed,
     found_codes,
     healthy,
@@ -70,9 +80,9 @@ outstanding = 32
 
 
 def test_every_mistake_has_a_code_of_its_own_and_says_where_to_look():
-    codes = [m.code for m in MISTAKES]
+    codes = [m.code for m in known().mistakes]
     assert len(set(codes)) == len(codes)
-    assert all(m.check and m.mend and m.source for m in MISTAKES)
+    assert all(m.check and m.mend and m.source for m in known().mistakes)
     assert {p.code for p in PLANTED} <= set(codes)
 
 
@@ -160,7 +170,7 @@ def server_of(stack="linux-io_uring", cpu="epyc-7313"):
     return runs, loads, Server(tables, runs.scenario({}, *loads), rows)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: m.code)
+@pytest.mark.parametrize("mistake", known().mistakes, ids=lambda m: m.code)
 def test_every_form_can_be_built_and_none_makes_a_server_much_faster(mistake):
     """Eight drives: more than one VMD domain takes. Only blocks that were never written are fast,
     drives that are as new, and memory.
@@ -184,7 +194,7 @@ def test_a_short_run_waits_until_a_slow_member_has_filled_its_buffer():
 
 
 def test_rows_that_state_a_page_cache_are_not_explained_by_their_engine():
-    depth = next(m for m in MISTAKES if m.code == "depth")
+    depth = next(m for m in known().mistakes if m.code == "depth")
     assert not list(depth.variants(server_of()[2]))
 
 
@@ -237,12 +247,12 @@ def test_how_common_each_mistake_is_was_learned_in_every_context():
     assert contexts == (False, True, False, False)
     one = replace(server, rows=[replace(server.rows[0], workload={"outstanding": 1})])
     assert one.contexts(np.array([0.0])) == (True, False, True, True)
-    assert WEIGHTS.keys() == {"healthy", "unknown", *(m.code for m in MISTAKES)}
-    assert all(len(w) == 1 + len(contexts) and min(w) > 0 for w in WEIGHTS.values())
+    assert known().weights.keys() == {"healthy", "unknown", *(m.code for m in known().mistakes)}
+    assert all(len(w) == 1 + len(contexts) and min(w) > 0 for w in known().weights.values())
 
 
 def test_a_depth_had_effect_where_an_asynchronous_engine_went_by_the_page_cache():
-    depth = next(m for m in MISTAKES if m.code == "depth")
+    depth = next(m for m in known().mistakes if m.code == "depth")
     server = server_of()[2]
     for engine, has_forms in (("psync", True), ("io_uring", False)):
         rows = [replace(row, is_buffered=False, engine=engine) for row in server.rows]
@@ -283,7 +293,7 @@ def test_a_disk_on_another_host_is_late_and_carries_what_its_network_does():
 
 def forms(code, server):
     """The forms of one mistake that *server* can have."""
-    return list(next(m for m in MISTAKES if m.code == code).variants(server))
+    return list(next(m for m in known().mistakes if m.code == code).variants(server))
 
 
 @pytest.mark.parametrize(("size", "count"), [("4 KiB", 3), ("1 MiB", 1)])
@@ -324,7 +334,7 @@ WINDOWS = re.compile(r"Get-|powercfg|manage-bde|Task Manager|Device Manager|disk
 )
 def test_checks_are_those_of_the_servers_system(stack, own, other):
     _, _, server = server_of(stack)
-    told = [m.on(server) for m in MISTAKES if forms(m.code, server)]
+    told = [m.on(server) for m in known().mistakes if forms(m.code, server)]
     texts = [f"{of['check']}; {of['mend']}" for of in told]
     assert len(texts) > 10
     assert any(own.search(text) for text in texts)
@@ -555,3 +565,44 @@ def test_the_place_of_the_workload_is_that_of_all_rows(tmp_path):
     rates = [ns.diagnose(tomllib.loads(text), [path], workers=1).rows[0].predicted.value
              for text in (SERVER, guest)]  # fmt: skip
     assert rates[1] < 0.8 * rates[0]
+
+
+def test_what_files_name_is_told_and_counts(tmp_path):
+    (tmp_path / "rows.csv").write_text(
+        "op,block_size,jobs,iodepth,iops,engine,device\n"
+        "randread,4 KiB,4,32,57000,libaio,/dev/nvme0n1\n"
+    )
+    (tmp_path / "server.txt").write_text("$ cat /proc/mdstat\nzd0: ios=12\n")
+    server, rows = tomllib.loads(SERVER), tmp_path / "rows.csv"
+    without = ns.diagnose(server, [rows], workers=1)
+    found = ns.diagnose(server, [rows, tmp_path / "server.txt"], workers=1)
+    before, after = ({e.code: e.probability for e in d.explanations} for d in (without, found))
+    assert after["zfs"] > before.get("zfs", 0.0) + 0.1
+    assert any("zd0" in note for note in found.notes)
+    assert not any("server.txt" in reason for reason in found.left_out)
+
+
+def test_a_file_that_tells_nothing_is_left_out_and_said(tmp_path):
+    (tmp_path / "rows.csv").write_text("op,block_size,jobs,iodepth,iops\nrandread,4k,1,1,14400\n")
+    (tmp_path / "notes.txt").write_text("nothing of use\n")
+    captures, _, refused = read_files([tmp_path / "rows.csv", tmp_path / "notes.txt"])
+    assert len(captures.files) == 1
+    assert len(refused) == 1
+    with pytest.raises(InputError):
+        read_files([tmp_path / "notes.txt"])
+
+
+@pytest.mark.parametrize(
+    ("lat_us", "slat_us", "told"),
+    [
+        (64.0, 1.0, {"depth": IN_TURN, "zfs": NOT_HELD, "page-cache": NOT_HELD}),
+        (1024.0, 32.0, {"depth": NOT_IN_TURN, "zfs": HELD, "page-cache": HELD}),
+    ],
+)
+def test_latencies_tell_whether_requests_waited_in_turn(lat_us, slat_us, told):
+    latency = {"lat": Latency(0, mean_s=lat_us / 1e6), "slat": Latency(0, mean_s=slat_us / 1e6)}
+    rows, _ = rows_of(captured([Measurement(
+        "a", Conditions(read_fraction=1.0, block_size=4096, jobs=1, iodepth=32, engine="libaio"),
+        {"read": OpResult(0, 0, 31_250.0, 0.0, **latency)},
+    )]))  # fmt: skip
+    assert Server({}, None, rows).told == told

@@ -203,8 +203,12 @@ def _headline(found: Diagnosis) -> str:
     worst = _worst(found)
     told = "something is different on this server"
     if found.healthy >= SURE:
+        most = max((e.probability for e in found.explanations if e.code != "unknown"), default=0.0)
+        usual = "no usual mistake explains it"
+        if most >= MINOR:
+            usual = f"the likeliest mistake has {most:.0%}"
         told = (
-            f"{rows - inside} of {plural(rows, 'row')} outside, and no usual mistake explains it; "
+            f"{rows - inside} of {plural(rows, 'row')} outside, and {usual}; "
             "check first that the scenario is what was measured (drives, RAID, file or device)"
         )
     elif all(found.healthy >= e.probability for e in found.explanations):

@@ -18,7 +18,6 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.capture.capture import Captures
-from nvmesim.capture.registry import read_captures
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import simulate
@@ -43,7 +42,8 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.mistakes import BEST, MISTAKES, WEIGHTS, Trial
+from nvmesim.study.diagnosis.facts import read_files, told_by
+from nvmesim.study.diagnosis.mistakes import Trial, known
 from nvmesim.study.diagnosis.server import Server
 from nvmesim.study.sweep.api import Progress, tables_of
 
@@ -77,6 +77,8 @@ SPENDS: Final = SPINS | {"guest", "mitigations", "page-cache", "power"}
 """Codes of mistakes that cost the jobs' own CPU time; under all others they wait."""
 WAITS: Final = 0.1
 """Share of its weight that is left to a mistake under which jobs wait, where they did not."""
+SEEN: Final = 15.0
+"""Times as common from which files name a mistake, whose forms may then be of another size."""
 SHOWN: Final = 0.01
 """Least probability of an explanation that is listed."""
 Trials = Sequence[Trial]
@@ -200,14 +202,22 @@ def diagnose(
     runs (`PLACE`). Raises InputError if no row states
     jobs, depth and block size, and whatever `simulate` raises for the scenario itself.
     """
-    found = captures if isinstance(captures, Captures) else read_captures(captures)
+    texts, refused = dict[str, str](), list[str]()
+    if isinstance(captures, Captures):
+        found = captures
+    else:
+        found, texts, refused = read_files(captures)
     rows, left_out = rows_of(found)
     tables, base = tables_of(scenario)
     if tables.get("volume"):
         rows, members = of_arrays(rows)
         left_out += members
-    search = Search(tables, base, rows, seed, workers, progress)
-    return replace(search.diagnosis(tuple(left_out)), notes=notes_of(found))
+    texts["the scenario's name"] = str(tables.get("name", ""))
+    facts, quotes = told_by(texts, known().facts)
+    search = Search(tables, base, rows, seed, workers, progress, facts)
+    tell = {quote.partition(": ")[0] for quote in quotes}
+    left_out += [reason for reason in refused if reason.partition(": ")[0] not in tell]
+    return replace(search.diagnosis(tuple(left_out)), notes=(*notes_of(found), *quotes))
 
 
 class Search:
@@ -216,8 +226,9 @@ class Search:
     def __init__(
         self, tables: Mapping[str, Any], base: str, rows: Sequence[MeasuredRow],
         seed: int | None, workers: int | None, progress: Progress | None,
+        facts: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
-        self._tables = tables
+        self._tables, self._facts = tables, facts or {}
         self._runs = ShortRuns(tables, base, seed=seed, workers=workers, progress=progress)
         self._rows: list[MeasuredRow] = []
         self._predicted: list[Result] = []
@@ -260,7 +271,7 @@ class Search:
         nothing = np.full(len(self._healthy), np.nan)
         single = [
             Trial((mistake,), (variant,), nothing)
-            for mistake in MISTAKES for variant in mistake.variants(self._server)
+            for mistake in known().mistakes for variant in mistake.variants(self._server)
         ]  # fmt: skip
         tried = self._screened(single, "explanations")
         ratios = [self._healthy, *(one.ratios for one in tried if one.is_whole)]
@@ -282,6 +293,14 @@ class Search:
         likeliest = _likeliest([one for one in whole if not self._is_idle(one.ratios)])
         listed = [one for one in likeliest.values() if chances[one.code] >= SHOWN]
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
+        for mistake in known().mistakes:
+            code = mistake.code  # what files name is listed, though no form of it fits
+            if code not in likeliest and chances.get(code, 0.0) >= SHOWN:
+                said = mistake.on(self._server)
+                explanations.append(Explanation(
+                    code, f"{code}, as the files say", chances[code], {}, None,
+                    said["check"], said["mend"], said["source"],
+                ))  # fmt: skip
         explanations += [Explanation("unknown", "none of these", chances["unknown"], {}, None)]
         explanations.sort(key=lambda e: -e.probability)
         return Diagnosis(
@@ -381,9 +400,13 @@ class Search:
             for row, result in zip(self._rows, self._predicted, strict=True) if row.spent_s
         ]  # fmt: skip
         dear = [cycles for cycles, predicted in spent if cycles > DEAR * predicted]
-        possible = SPINS if max(dear, default=0.0) > SPUN else SPENDS if dear else WEIGHTS.keys()
-        told, waits = self._server.told, WEIGHTS.keys() - possible - {"unknown"}
-        return told | {code: told.get(code, 1.0) * WAITS for code in waits}
+        every = known().weights.keys()
+        possible = SPINS if max(dear, default=0.0) > SPUN else SPENDS if dear else every
+        told, waits = self._server.told, every - possible - {"unknown"}
+        return {
+            code: told.get(code, 1.0) * self._facts.get(code, 1.0) * (WAITS if code in waits else 1)
+            for code in {*told, *self._facts, *waits}
+        }
 
     def likelihoods(self, found: Trials, hopeless: Trials) -> dict[str, tuple[float, float]]:
         """Code of each mistake that rows show, "healthy" and "unknown" -> log likelihoods.
@@ -396,6 +419,9 @@ class Search:
         for one in found:
             if not self._is_idle(one.ratios):  # or it is not why somebody asks
                 forms.setdefault(one.code, []).append(one.score)
+        for code, times in self._facts.items():
+            if times >= SEEN:  # it is there, whatever its size
+                forms[code] = [*forms.get(code, ()), unknown]
         for one in hopeless:  # it might have been one of these as well
             if one.code in forms:
                 forms[one.code] += [-math.inf] * (1 + len(BETWEEN) * bool(one.family))
@@ -406,10 +432,11 @@ class Search:
         logs, told = self.likelihoods(found, hopeless), self.told()
         weights = {
             code: told.get(code, 1.0) * usual * math.prod(itertools.compress(times, self.contexts))
-            for code, (usual, *times) in WEIGHTS.items()
+            for code, (usual, *times) in known().weights.items()
         }
         whole = sum(weights[c] for c in {m.code for t in (*found, *hopeless) for m in t.mistakes})
-        scores = {code: BEST * best + (1 - BEST) * mean for code, (best, mean) in logs.items()}
+        share = known().best
+        scores = {code: share * best + (1 - share) * mean for code, (best, mean) in logs.items()}
         priors = dict(weights)
         for code in (code for code in logs if "+" in code):
             parts = code.split("+")  # of each mistake the form that fits best alone was taken

@@ -93,6 +93,10 @@ class MeasuredRow:
     """fio's name of it; None: not stated."""
     spent_s: float | None = None
     """CPU time of a request, of jobs that were busy nearly all the time; None: they were not."""
+    in_flight: float | None = None
+    """Mean number of requests in flight, by their mean latency (Little's law); None: not stated."""
+    submitting: float | None = None
+    """Share of its time that a job submits, or is held up in it; None: slat is not stated."""
     devices: tuple[str, ...] = ()
     """Names of block devices that were busy, if stated."""
     drives: int | None = None
@@ -181,10 +185,23 @@ def _row(measurement: Measurement) -> MeasuredRow:
         is_buffered=None if stated.direct is None else not stated.direct,
         engine=stated.engine,
         spent_s=_spent_s(measurement.cpu, total),
+        in_flight=_latencies_s(measurement, "lat"),
+        submitting=None
+        if (slat := _latencies_s(measurement, "slat")) is None or not jobs
+        else slat / jobs,
         devices=tuple(measurement.disk_util_pct),
         drives=None if stated.raid else stated.targets,
         is_of_device=is_of_device,
     )
+
+
+def _latencies_s(measurement: Measurement, kind: str) -> float | None:
+    """Mean latencies of *kind* of what is served in a second, s; None if one is not stated."""
+    found = [(op.iops, getattr(op, kind)) for op in measurement.ops.values()]
+    means = [None if latency is None else latency.mean_s for _, latency in found]
+    if None in means:
+        return None
+    return sum(iops * (mean or 0.0) for (iops, _), mean in zip(found, means, strict=True))
 
 
 def _spent_s(cpu: CpuUse | None, iops: float) -> float | None:

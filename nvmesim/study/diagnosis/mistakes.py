@@ -10,13 +10,15 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.study.diagnosis.evidence import Change
+from nvmesim.study.diagnosis.facts import Patterns
 from nvmesim.study.diagnosis.forms import MADE, Variants
 from nvmesim.study.diagnosis.server import Server, Variant
 
@@ -111,21 +113,32 @@ def _variants(table: Mapping[str, Any]) -> Variants:
     return variants
 
 
-LISTED: Final = tomllib.loads((files(__package__) / "mistakes.toml").read_text("utf-8"))
-BEST: Final[float] = LISTED["best"]
-"""How much the form of a mistake that fits best counts, beside the mean of all."""
-WEIGHTS: Final[Mapping[str, Sequence[float]]] = {
-    "healthy": LISTED["healthy"], "unknown": LISTED["unknown"],
-    **{table["code"]: table["weight"] for table in LISTED["mistake"]},
-}  # fmt: skip
-"""Code -> how common it is, and how many times as common in each of `Server.contexts`."""
+@dataclass(frozen=True)
+class Known:
+    """All mistakes, and how common they are."""
+
+    mistakes: tuple[Mistake, ...]
+    weights: Mapping[str, Sequence[float]]
+    """Code -> how common it is, and how many times as common in each of `Server.contexts`."""
+    best: float
+    """How much the form of a mistake that fits best counts, beside the mean of all."""
+    facts: Patterns
 
 
-def _mistakes() -> Iterator[Mistake]:
-    for table in LISTED["mistake"]:
-        texts = {key: table[key] for key in ("code", "check", "mend", "source")}
-        yield Mistake(variants=_variants(table), is_exact=table.get("exact", False),
-                      windows=table.get("windows", {}), **texts)  # fmt: skip
-
-
-MISTAKES: Final = tuple(_mistakes())
+@cache
+def known() -> Known:
+    """Return what ``mistakes.toml`` lists; it is read once, when it is first needed."""
+    listed = tomllib.loads((files(__package__) / "mistakes.toml").read_text("utf-8"))
+    every = listed["mistake"]
+    texts = ("code", "check", "mend", "source")
+    return Known(
+        tuple(
+            Mistake(variants=_variants(table), is_exact=table.get("exact", False),
+                    windows=table.get("windows", {}), **{key: table[key] for key in texts})
+            for table in every
+        ),
+        {"healthy": listed["healthy"], "unknown": listed["unknown"]}
+        | {table["code"]: table["weight"] for table in every},
+        listed["best"],
+        {table["code"]: table["facts"] for table in every if "facts" in table},
+    )  # fmt: skip

@@ -21,6 +21,17 @@ IGNORED: Final = 1000.0
 request: fio documentation, iodepth. A row may be as slow for another reason besides."""
 NOT_VIRTUAL: Final = 0.05
 """The same of a guest where no device has the name of a virtual disk (assumed)."""
+DEEP: Final = 4
+"""Requests in flight of a job from which latencies tell whether they were."""
+FEW: Final = 0.4
+"""Share of the requests asked that are in flight, or of a job's time, up to which it is few."""
+IN_TURN: Final = 60.0
+NOT_IN_TURN: Final = 0.02
+"""How many times as common a depth without effect is, where few are in flight, and where not."""
+HELD: Final = 10.0
+NOT_HELD: Final = 0.1
+"""The same of ZFS and the page cache, where jobs are held up as they submit, and where not; all of
+these are assumed."""
 WHOLE: Final = 64 * 1024
 """Bytes of a write from which on most of its units are whole, wherever it begins."""
 VIRTUAL: Final = ("vd", "xvd", "sd")
@@ -88,8 +99,7 @@ class Server:
         Two requests in flight at most, 16 at least, no rate below half of its prediction, one row.
         """
         loads = [row.workload for row in self.rows]
-        threads = [load.get("threads_total", load.get("threads", 1)) for load in loads]
-        deep = [n * load["outstanding"] for n, load in zip(threads, loads, strict=True)]
+        deep = [_asked(row) for row in self.rows]
         near = bool(ratios.min() >= math.log(0.5))
         return max(deep) <= 2, min(deep) >= 16, near, len(loads) == 1
 
@@ -103,7 +113,24 @@ class Server:
             "depth": (bool(engines) and engines <= synchronous_engines(), IGNORED),
             "guest": (bool(names) and not any(n.startswith(VIRTUAL) for n in names), NOT_VIRTUAL),
         }
-        return {code: times for code, (holds, times) in facts.items() if holds}
+        stated = {code: times for code, (holds, times) in facts.items() if holds}
+        return self._told_by_latencies | stated
+
+    @property
+    def _told_by_latencies(self) -> dict[str, float]:
+        """What deep rows tell: whether as many are in flight as asked, and what submissions cost.
+
+        A job that submits to a pool of ZFS or to the page cache is held up until it is served.
+        """
+        deep = [row for row in self.rows if row.workload.get("outstanding", 1) >= DEEP]
+        shares = [row.in_flight / _asked(row) for row in deep if row.in_flight is not None]
+        held = [row.submitting for row in deep if row.submitting is not None]
+        told = {"depth": IN_TURN if max(shares) < FEW else NOT_IN_TURN} if shares else {}
+        if held and max(held) < FEW:
+            told |= {"zfs": NOT_HELD, "page-cache": NOT_HELD}
+        elif held and min(held) > 1 - FEW and not any(row.spent_s for row in deep):
+            told |= {"zfs": HELD, "page-cache": HELD}
+        return told
 
     @property
     def is_md(self) -> bool:
@@ -197,6 +224,12 @@ class Server:
                 where = {"count": count, "behind": adapters[-1]["name"]}
                 placed.append({**{k: v for k, v in spec.items() if k != "socket"}, **where})
         return {"adapters": adapters, "drives": placed}
+
+
+def _asked(row: MeasuredRow) -> float:
+    """Requests that all jobs of *row* keep in flight."""
+    load = row.workload
+    return float(load["outstanding"] * load.get("threads_total", load.get("threads", 1)))
 
 
 class Variant(NamedTuple):
