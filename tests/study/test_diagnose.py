@@ -200,7 +200,7 @@ def test_rows_that_state_a_page_cache_are_not_explained_by_their_engine():
 
 @pytest.mark.parametrize(
     ("measured", "healthy", "told", "explained"),
-    [(1.6e5, 0.8, "Nothing is wrong", False), (1e5, 0.8, "no usual mistake explains it", True),
+    [(1.6e5, 0.8, "Nothing is wrong", False), (1e5, 0.8, "the likeliest mistake has 25%", True),
      (1e5, 0.3, "nothing may be wrong", True), (1e5, 0.0, "something is different", True)],
 )  # fmt: skip
 def test_what_to_measure_next_comes_before_what_it_decides_between(

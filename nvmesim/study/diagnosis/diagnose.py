@@ -295,7 +295,8 @@ class Search:
         explanations = [self._explanation(one, chances[one.code], listed) for one in listed]
         for mistake in known().mistakes:
             code = mistake.code  # what files name is listed, though no form of it fits
-            if code not in likeliest and chances.get(code, 0.0) >= SHOWN:
+            is_named = self._facts.get(code, 0.0) >= SEEN and code not in likeliest
+            if is_named and chances[code] >= SHOWN:
                 said = mistake.on(self._server)
                 explanations.append(Explanation(
                     code, f"{code}, as the files say", chances[code], {}, None,
