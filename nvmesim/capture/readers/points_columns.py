@@ -182,7 +182,9 @@ def _flag(cell: Cell) -> bool:
 
 _iops: Final = partial(_positive, most=MAX_RATE, units=_RATES)
 _PLAIN: Final[dict[str, Callable[[Cell], Any]]] = {
-    **dict.fromkeys(("name", "note", "source", "engine", "beside", "device"), lambda cell: cell.text),
+    **dict.fromkeys(
+        ("name", "note", "source", "engine", "beside", "device"), lambda cell: cell.text
+    ),
     **dict.fromkeys(("jobs", "iodepth", "drives", "threads_per_drive", "limit"), _whole),
     **dict.fromkeys(("polled", "device_times", "direct"), _flag),
     "arrivals": lambda cell: _choice(cell, "poisson", "fixed"),
