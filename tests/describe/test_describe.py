@@ -66,7 +66,7 @@ def test_everything_of_a_real_guest_together(described: Describe) -> None:
     assert "/proc/mdstat does not say" not in text
 
 
-def test_hyper_threading_off_is_seen(described: Describe) -> None:
+def test_cpus_as_seen_and_those_that_are_not_known(described: Describe) -> None:
     off = made.XEON.replace("core:  2", "core:  1").replace("64\n", "32\n")
     tables, text = described(off, "nvme_list.json")
     assert tables["server"]["sockets"][0]["cpu"] == {
@@ -74,13 +74,38 @@ def test_hyper_threading_off_is_seen(described: Describe) -> None:
         "threads_per_core": 1,
     }
     assert "as seen, not as sold" in text
+    lspci = "".join(made.nvme(f"{n:02x}:00.0", "32GT/s x4", "32GT/s x4") for n in range(16, 40))
+    unknown = made.XEON.replace("Gold 6130", "Gold 9999").replace(
+        "Socket(s):           2", "Socket(s):           1"
+    )
+    tables, _ = described(unknown.replace("node(s):        2", "node(s):        1"), lspci)
+    cpu = tables["server"]["sockets"][0]["cpu"]
+    assert (cpu["lanes"], cpu["pcie_generation"], cpu["ghz"]) == (96, 5, 2.1)
+    topology = made.lstopo(["", ""], cores=16, memory=(2**37, 0))
+    tables, _ = described(made.XEON, topology, "nvme_list.json")
+    assert [s.get("memory", True) for s in tables["server"]["sockets"]] == [True, False]
 
 
-def test_other_capacity_of_a_known_series_is_said(described: Describe) -> None:
+def test_lists_of_nvme_name_place_and_size_each_drive(described: Describe) -> None:
     tables, text = described(made.nvme_list([("nvme0n1", "INTEL SSDPE2KE032T8", 3200631791616)]))
     assert tables["drives"][0]["profile"]["extends"] == "intel-p4610-1.6tb"
     assert tables["drives"][0]["profile"]["capacity"] == "3200631791616 B"
     assert "of that series, of another capacity" in text
+    lspci = made.nvme("10:00.0", node=1) + made.nvme("90:00.0", node=0)
+    disks = [("nvme0n1", P4610, 1600321314816), ("nvme1n1", "Samsung SSD 980 PRO 1TB", 10**12)]
+    listed = made.nvme_list(disks, ["0000:10:00.0", "0000:90:00.0"])
+    tables, text = described(made.XEON, lspci, listed)
+    assert [(d["profile"], d["socket"]) for d in tables["drives"]] == [
+        ("intel-p4610-1.6tb", 1),
+        ("samsung-980pro-1tb", 0),
+    ]
+    assert "both are taken in order" not in text
+    tables, _ = described("nvme_list.txt")
+    assert sum(drive["count"] for drive in tables["drives"]) == 5
+    assert tables["drives"][0]["profile"]["capacity"] == "67110000 B"
+    hostile = 'x"]\n[server]\nstack = "spdk"\x7f\u2028#'
+    tables, _ = described(made.nvme_list([("nvme0n1", hostile, 10**12)]))
+    assert tables["server"]["stack"] == "linux-io_uring"
 
 
 def test_switch_and_downgraded_link(described: Describe) -> None:
@@ -102,7 +127,7 @@ def test_switch_and_downgraded_link(described: Describe) -> None:
     assert "0000:07:00.0 runs at pcie3 x2 of the pcie3 x4 it can" in text
 
 
-def test_drives_behind_vmd(described: Describe) -> None:
+def test_drives_behind_vmd_and_raid_controllers(described: Describe) -> None:
     vmd = (
         "5d:05.5 RAID bus controller: Intel Corporation Volume Management Device NVMe RAID "
         "Controller (rev 04)\n\tControl: I/O- Mem+\n\tNUMA node: 1\n\n"
@@ -112,18 +137,20 @@ def test_drives_behind_vmd(described: Describe) -> None:
     assert tables["adapters"] == [{"name": "vmd0", "kind": "vmd", "link": "pcie3 x16", "socket": 1}]
     assert "VMD domain is taken to have 16 lanes" in text
     assert text.count("[[adapters]]") == 1
-
-
-def test_addresses_of_nvme_cli_2_place_each_drive(described: Describe) -> None:
-    lspci = made.nvme("10:00.0", node=1) + made.nvme("90:00.0", node=0)
-    disks = [("nvme0n1", P4610, 1600321314816), ("nvme1n1", "Samsung SSD 980 PRO 1TB", 10**12)]
-    listed = made.nvme_list(disks, ["0000:10:00.0", "0000:90:00.0"])
-    tables, text = described(made.XEON, lspci, listed)
-    assert [(d["profile"], d["socket"]) for d in tables["drives"]] == [
-        ("intel-p4610-1.6tb", 1),
-        ("samsung-980pro-1tb", 0),
-    ]
-    assert "both are taken in order" not in text
+    disks = "".join(
+        f'<object type="OSDev" name="sd{x}" osdev_type="0"><info name="Size" value="937684566"/>'
+        '<info name="SectorSize" value="512"/><info name="Model" value="PM1643"/></object>'
+        for x in "ab"
+    )
+    card = (
+        '<object type="PCIDev" pci_busid="0000:18:00.0" pci_type="0104 [1000:0014] [1028:1fd4] 01" '
+        f'pci_link_speed="7.876923">{disks}</object>'
+    )
+    tables, _ = described(made.lstopo([card]))
+    assert tables["adapters"][0]["kind"] == "controller"
+    assert tables["adapters"][0]["link"] == "pcie3 x8"
+    assert tables["drives"][0]["behind"] == "controller0"
+    assert tables["drives"][0]["profile"]["extends"] == "sas-ssd"
 
 
 @pytest.mark.parametrize(
@@ -168,39 +195,6 @@ def test_lstopo_alone_is_enough(described: Describe) -> None:
     assert "lstopo gives bandwidths" in text
 
 
-def test_drives_behind_a_raid_controller_in_lstopo(described: Describe) -> None:
-    disks = "".join(
-        f'<object type="OSDev" name="sd{x}" osdev_type="0"><info name="Size" value="937684566"/>'
-        '<info name="SectorSize" value="512"/><info name="Model" value="PM1643"/></object>'
-        for x in "ab"
-    )
-    card = (
-        '<object type="PCIDev" pci_busid="0000:18:00.0" pci_type="0104 [1000:0014] [1028:1fd4] 01" '
-        f'pci_link_speed="7.876923">{disks}</object>'
-    )
-    tables, _ = described(made.lstopo([card]))
-    assert tables["adapters"][0]["kind"] == "controller"
-    assert tables["adapters"][0]["link"] == "pcie3 x8"
-    assert tables["drives"][0]["behind"] == "controller0"
-    assert tables["drives"][0]["profile"]["extends"] == "sas-ssd"
-
-
-def test_memory_on_one_socket_only(described: Describe) -> None:
-    topology = made.lstopo(["", ""], cores=16, memory=(2**37, 0))
-    tables, _ = described(made.XEON, topology, "nvme_list.json")
-    assert [s.get("memory", True) for s in tables["server"]["sockets"]] == [True, False]
-
-
-def test_unknown_cpu_has_the_lanes_that_its_drives_prove(described: Describe) -> None:
-    lspci = "".join(made.nvme(f"{n:02x}:00.0", "32GT/s x4", "32GT/s x4") for n in range(16, 40))
-    unknown = made.XEON.replace("Gold 6130", "Gold 9999").replace(
-        "Socket(s):           2", "Socket(s):           1"
-    )
-    tables, _ = described(unknown.replace("node(s):        2", "node(s):        1"), lspci)
-    cpu = tables["server"]["sockets"][0]["cpu"]
-    assert (cpu["lanes"], cpu["pcie_generation"], cpu["ghz"]) == (96, 5, 2.1)
-
-
 @pytest.mark.parametrize(
     ("dump", "expected"),
     [
@@ -218,22 +212,13 @@ def test_arrays_of_a_real_md(described: Describe, dump: str, expected: dict[str,
     assert {key: tables["volume"].get(key) for key in expected} == expected
 
 
-def test_names_from_a_dump_cannot_leave_their_line(described: Describe) -> None:
-    hostile = 'x"]\n[server]\nstack = "spdk"\x7f\u2028#'
-    tables, _ = described(made.nvme_list([("nvme0n1", hostile, 10**12)]))
-    assert tables["server"]["stack"] == "linux-io_uring"
-
-
-def test_a_server_without_drives_is_written_with_what_is_missing(described: Describe) -> None:
+def test_what_is_missing_is_said(described: Describe, tmp_path: Path) -> None:
     tables, text = described(made.XEON)
     assert [s["cpu"] for s in tables["server"]["sockets"]] == ["xeon-gold-6130"] * 2
     assert sum(drives["count"] for drives in tables["drives"]) == 1
     assert "no dump names one, so one stands in for them" in text
     assert "add lstopo --of xml" in text
     assert "a server without its drives" in tables["name"]
-
-
-def test_what_is_missing_is_said_apart(tmp_path: Path) -> None:
     (tmp_path / "lscpu.txt").write_text(made.XEON, encoding="utf-8")
     found = description([tmp_path / "lscpu.txt"]).to_json()
     assert set(found) == {"files", "read", "ignored", "missing", "assumed", "scenario", "toml"}
@@ -369,22 +354,13 @@ LSBLK = {
 }
 
 
-def test_lsblk_names_drives_and_leaves_out_the_system_s(described: Describe) -> None:
+def test_lsblk_and_plain_lspci_name_drives_and_leave_links_open(described: Describe) -> None:
     tables, text = described(json.dumps(LSBLK))
     drives = tables["drives"]
     assert [drive["count"] for drive in drives] == [1, 1]
     assert drives[0]["profile"] == "intel-p4610-1.6tb"
     assert drives[1]["profile"]["extends"] == "hdd-7200"
     assert "sda carries the system and is left out" in text
-
-
-def test_the_table_of_nvme_list_is_read(described: Describe) -> None:
-    tables, _ = described("nvme_list.txt")
-    assert sum(drive["count"] for drive in tables["drives"]) == 5
-    assert tables["drives"][0]["profile"]["capacity"] == "67110000 B"
-
-
-def test_plain_lspci_counts_drives_and_leaves_links_open(described: Describe) -> None:
     plain = "01:00.0 Non-Volatile memory controller: Intel SSD\n" * 2
     tables, text = described(made.XEON, plain.replace("01", "02", 1))
     assert tables["drives"][0]["count"] == 2
@@ -404,7 +380,7 @@ def test_links_that_grep_left_of_lspci_are_read(indent: str, described: Describe
     assert tables["drives"][0]["link"] == "pcie3 x4"
 
 
-def test_drives_are_listed_below_their_root_complexes(tmp_path: Path) -> None:
+def test_root_complexes_are_listed_with_their_drives(tmp_path: Path) -> None:
     lspci = (
         made.bridge("00:01.0", 1, "Root Port (Slot+)", "8GT/s x4", node=0)
         + made.nvme("01:00.0")
@@ -418,9 +394,6 @@ def test_drives_are_listed_below_their_root_complexes(tmp_path: Path) -> None:
     assert roots == [
         "2 PCIe root complexes: 0000:00 has 0000:01:00.0; 0000:40 has 0000:41:00.0, 0000:42:00.0"
     ]
-
-
-def test_root_complexes_of_lstopo(tmp_path: Path) -> None:
     drive = made.lstopo_drive
     one = drive("nvme0n1", "0000:01:00.0", "X")
     two = drive("nvme1n1", "0000:41:00.0", "X")
