@@ -29,22 +29,13 @@ ENTRIES = [(kind, name) for kind in load.MODELS for name in load.names(kind)]
 
 
 @pytest.mark.parametrize(("kind", "name"), ENTRIES)
-def test_every_entry_loads_and_is_named_as_its_file(kind, name):
+def test_every_entry_loads_adds_up_says_where_it_is_from_and_can_be_written(kind, name):
     profile = load.get(kind, name)
     assert (profile.kind, profile.name) == (kind, name)
     assert load.find(name) == profile
-
-
-@pytest.mark.parametrize(("kind", "name"), ENTRIES)
-def test_numbers_from_somewhere_say_from_where(kind, name):
     for key, quantity in load.quantities(load.get(kind, name)):
         if quantity.basis != "assumed":
             assert quantity.source or key in ("capacity", "dies"), key
-
-
-@pytest.mark.parametrize(("kind", "name"), ENTRIES)
-def test_intervals_contain_their_values(kind, name):
-    profile = load.get(kind, name)
     fresh = [load.with_state(profile, "fresh")] if kind == "drive" and profile.fresh else []
     for state in (profile, *fresh):
         for key, q in load.quantities(state):
@@ -52,11 +43,6 @@ def test_intervals_contain_their_values(kind, name):
             assert (q.value if q.high is None else q.high) >= q.value, key
             if q.basis in ("measured", "fitted") and kind != "platform":
                 assert None not in (q.low, q.high), f"{name}: {key} is {q.basis} without range"
-
-
-@pytest.mark.parametrize(("kind", "name"), ENTRIES)
-def test_written_out_and_read_back(kind, name):
-    profile = load.get(kind, name)
     assert load.from_table(None, tomllib.loads(toml.to_toml(profile))) == profile
 
 
@@ -103,13 +89,17 @@ def test_windows_cycles_follow_from_the_one_drive_row():
     assert cycles == pytest.approx(0.127 * 64 * 2.1e9 / 680e3, rel=0.001)
 
 
-def test_an_unknown_name_brings_the_nearest():
+def test_unknown_names_bring_the_nearest_and_all_of_the_tables_are_there() -> None:
     with pytest.raises(CatalogError, match="did you mean 'xeon-gold-6130'"):
         load.get("cpu", "xeon-gold-6130x")
     with pytest.raises(CatalogError, match="did you mean 'linux-md'"):
         load.find("linux-mdd")
     with pytest.raises(CatalogError, match="no kind"):
         load.names("disk")
+    assert set(DRIVES) <= set(load.names("drive"))
+    assert set(CPUS) <= set(load.names("cpu"))
+    for start in ("samsung-pm9a3-", "kioxia-cm7-", "solidigm-d7-ps1010-", "micron-9550-"):
+        assert any(name.startswith(start) for name in DRIVES)
 
 
 @pytest.mark.parametrize(
@@ -137,11 +127,14 @@ def test_broken_tables_are_refused_in_one_line(kind, table, match):
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_may_change_a_part_of_an_entry():
+def test_a_table_changes_a_part_and_a_file_gives_its_name(tmp_path):
     drive = load.from_table("drive", {"extends": "sata-ssd", "read": {"die": "40 us"}})
     base = load.get("drive", "sata-ssd")
     assert drive.read.die == Quantity(value=40e6)
     assert drive.read.channel == base.read.channel
+    (tmp_path / "mine.toml").write_text('kind = "cpu"\ncores = 4\nghz = 3.0\n', "utf-8")
+    assert load.load("cpu", "mine.toml", tmp_path).name == "mine"
+    assert load.read(None, tmp_path / "mine.toml").kind == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -160,12 +153,6 @@ def test_broken_files_are_named(tmp_path, content, match):
     with pytest.raises(CatalogError, match=match) as caught:
         load.load("drive", "mine.toml", tmp_path)
     assert str(path) in str(caught.value)
-
-
-def test_a_file_takes_its_name_when_it_states_none(tmp_path):
-    (tmp_path / "mine.toml").write_text('kind = "cpu"\ncores = 4\nghz = 3.0\n', "utf-8")
-    assert load.load("cpu", "mine.toml", tmp_path).name == "mine"
-    assert load.read(None, tmp_path / "mine.toml").kind == "cpu"
 
 
 def drive() -> DriveProfile:
@@ -196,6 +183,7 @@ def test_it_is_written_and_read_again() -> None:
     made = drive()
     again = load.from_table("drive", tomllib.loads(to_toml(made)))
     assert again == made
+    assert drive().residuals[0].depth == 2048
 
 
 def test_a_fit_is_written_with_few_digits() -> None:
@@ -224,16 +212,9 @@ def test_an_alternative_takes_the_place_of_the_profile() -> None:
     assert placed.read.base == made.read.base
     assert placed.alternatives == ()
     assert placed.joint == other.joint
-
-
-def test_an_alternative_of_an_unknown_number_is_refused() -> None:
     other = Alternative(name="x", weight=0.5, values={"read.dye": "1 us"})
     with pytest.raises(CatalogError, match=r"read\.dye is not a known key"):
         load.with_alternative(drive(), other)
-
-
-def test_depth_is_that_of_each_drive() -> None:
-    assert drive().residuals[0].depth == 2048
 
 
 ROOT = Path(__file__).parents[2]
@@ -288,13 +269,6 @@ def test_every_drive_is_what_the_script_makes(name: str) -> None:
     same(PARTS.drive_of(DRIVES[name]), load.get("drive", name))
 
 
-def test_all_of_the_table_are_in_the_catalog() -> None:
-    assert set(DRIVES) <= set(load.names("drive"))
-    assert set(CPUS) <= set(load.names("cpu"))
-    for start in ("samsung-pm9a3-", "kioxia-cm7-", "solidigm-d7-ps1010-", "micron-9550-"):
-        assert any(name.startswith(start) for name in DRIVES)
-
-
 @pytest.mark.parametrize("name", [n for n, row in DRIVES.items() if row["basis"] != "read"])
 def test_what_is_from_memory_is_assumed(name: str) -> None:
     stored = load.get("drive", name)
@@ -318,12 +292,14 @@ def tables(name, **more):
 
 
 @pytest.mark.parametrize("name", catalog.names("platform"))
-def test_every_platform_can_be_filled(name):
+def test_every_platform_can_be_filled_and_its_cards_are_of_the_catalog(name):
     found = resolve(scenario_from_dict(tables(name)))
     platform = catalog.get("platform", name)
     assert len(found.drives) == (platform.bays.value if platform.bays else platform.slots)
     assert len(found.sockets) == len(platform.server["sockets"])
     assert platform.sources
+    for card in catalog.get("platform", name).controllers:
+        assert catalog.get("raid-engine", card).levels or card in ("linux-md", "openzfs")
 
 
 @pytest.mark.parametrize(
@@ -337,11 +313,17 @@ def test_a_drive_has_no_more_than_its_bay(bay, runs):
     assert f"pcie{link.generation} x{link.lanes}" == runs
 
 
-def test_what_is_assumed_and_too_many_drives_are_said():
+def test_what_is_assumed_is_said_and_what_is_stated_holds_in_every_state():
     drives = [{"profile": DRIVE, "count": 13}, {"profile": DRIVE, "count": 12, "socket": 1}]
     said = " ".join(resolve(scenario_from_dict(tables("dell-r760", drives=drives))).assumptions)
     assert "dell-r760: bays, lanes of a bay, lanes of a socket: from memory" in said
     assert "has 24 bays for 25 drives" in said
+    of_table = {"extends": "intel-p4610-1.6tb", "commands": "50k/s"}
+    of_sheet = {"extends": "samsung-pm9a3-3.84tb", "write": {"commands": "20k/s"}}
+    fresh = [load.with_state(load.from_table("drive", t), "fresh") for t in (of_table, of_sheet)]
+    assert fresh[0].commands.value == 50_000
+    assert fresh[0].write.program.value < load.get("drive", "intel-p4610-1.6tb").write.program.value
+    assert fresh[1].write.commands.value == 20_000
 
 
 @pytest.mark.parametrize(("read", "limit"), [(1.0, 800_000), (0.0, 440_000)])
@@ -355,12 +337,6 @@ def test_an_instance_does_what_its_provider_states(read, limit):
     assert found.total.iops.value == pytest.approx(limit, rel=0.02)
 
 
-@pytest.mark.parametrize("name", catalog.names("platform"))
-def test_the_cards_of_a_platform_are_raid_engines_of_the_catalog(name):
-    for card in catalog.get("platform", name).controllers:
-        assert catalog.get("raid-engine", card).levels or card in ("linux-md", "openzfs")
-
-
 def test_a_platform_takes_its_card():
     engine = catalog.get("platform", "dell-r7625").controllers[0]
     volume = [{"raid": "raid5", "engine": engine}]
@@ -370,12 +346,3 @@ def test_a_platform_takes_its_card():
     made["server"]["stack"] = "spdk"
     result = simulate(scenario_from_dict(made), requests=20_000, reliefs=False, certainty=False)
     assert result.total.iops.value == pytest.approx(3_402_370, rel=0.03)  # Tolly 223103
-
-
-def test_what_is_stated_of_a_drive_holds_in_every_state():
-    of_table = {"extends": "intel-p4610-1.6tb", "commands": "50k/s"}
-    of_sheet = {"extends": "samsung-pm9a3-3.84tb", "write": {"commands": "20k/s"}}
-    fresh = [load.with_state(load.from_table("drive", t), "fresh") for t in (of_table, of_sheet)]
-    assert fresh[0].commands.value == 50_000
-    assert fresh[0].write.program.value < load.get("drive", "intel-p4610-1.6tb").write.program.value
-    assert fresh[1].write.commands.value == 20_000

@@ -49,15 +49,12 @@ def test_links_carry_what_was_measured(text):
     assert MEASURED[text] <= gb_per_s <= 1.03 * MEASURED[text]
 
 
-def test_a_link_by_hand():
+def test_a_link_by_hand_and_with_smaller_read_requests():
     """4 KiB over PCIe 3.0 x4: 16 packets of 256 + 24 bytes, 92 of queue entries, 3 answers."""
     link = links.parse_link("pcie3 x4")
     wire = 16 * (256 + 24) + (24 + 16 + 24 + 4 + 24) + 3 * 2 * 8
     rate = 8e9 * 4 / 8 * 128 / 130 * (1 - 4 / 1538)
     assert links.command_ceiling(link, "read", 4096) == pytest.approx(rate / wire, rel=1e-6)
-
-
-def test_smaller_read_requests_cost_a_write_more_requests():
     link = dataclasses.replace(links.parse_link("pcie3 x4"), mrrs=128)
     more = links.command_bytes(link, "write", 4096, "up")
     usual = links.command_bytes(links.parse_link("pcie3 x4"), "write", 4096, "up")
@@ -75,38 +72,29 @@ def test_interface_ceilings(link, published, shortfall):
     assert 1 - shortfall <= ceiling / published < 1
 
 
-def test_socket_links_carry_two_bytes_a_transfer():
+def test_socket_links_carry_two_bytes_a_transfer_and_what_was_measured():
     assert links.socket_link("upi", 1, "10.4 GT/s").raw_bytes_per_s == 20.8e9
     assert links.socket_link("qpi", 2).raw_bytes_per_s == 38.4e9
-
-
-def test_remote_read_bandwidth_of_the_measured_system():
-    """Memory Latency Checker: 34.4 GB/s across what is assumed to be two links of 10.4 GT/s."""
+    # Memory Latency Checker: 34.4 GB/s across what is assumed to be two links of 10.4 GT/s.
     upi = links.socket_link("upi", 2)
     assert 2**20 * 1e3 / links.transfer_time_ps(upi, 2**20, "up") == pytest.approx(34.4, rel=0.02)
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "pcie", "pcie3", "pcie3 x3", "pcie0 x4", "pcie7 x4", "sata3 x2", "sas9", "usb3", "x4"],
-)
-def test_links_that_do_not_exist(text):
-    with pytest.raises(UnitError, match=r"write|has|no generation"):
-        links.parse_link(text)
-
-
-@pytest.mark.parametrize(
-    ("kind", "n", "rate", "match"),
+    ("make", "given", "match"),
     [
-        ("upi", 2, "11 GT/s", "no upi runs at"),
-        ("upi", 0, None, "1 to 8"),
-        ("uppi", 2, None, "did you mean 'upi'"),
-        ("upi", 2, "10.4", "no unit"),
+        *((links.parse_link, (text,), r"write|has|no generation") for text in (
+            "", "pcie", "pcie3", "pcie3 x3", "pcie0 x4", "pcie7 x4", "sata3 x2", "sas9", "usb3",
+            "x4")),
+        (links.socket_link, ("upi", 2, "11 GT/s"), "no upi runs at"),
+        (links.socket_link, ("upi", 0, None), "1 to 8"),
+        (links.socket_link, ("uppi", 2, None), "did you mean 'upi'"),
+        (links.socket_link, ("upi", 2, "10.4"), "no unit"),
     ],
-)
-def test_socket_links_that_do_not_exist(kind, n, rate, match):
+)  # fmt: skip
+def test_links_that_do_not_exist(make, given, match):
     with pytest.raises(UnitError, match=match):
-        links.socket_link(kind, n, rate)
+        make(*given)
 
 
 EVERY = ["pcie1 x1", "pcie3 x4", "pcie4 x16", "pcie6 x8", "sata3", "sas3", "sas4 x2", "dmi3"]
