@@ -7,13 +7,11 @@ import math
 import subprocess
 import sys
 
-import altair as alt
 import polars as pl
 import pytest
 
 from nvmesim.show.charts import result as charts
-from nvmesim.show.charts.base import FEWEST_BEYOND, log_ticks
-from nvmesim.show.charts.designs import _at_ends
+from nvmesim.show.charts.base import FEWEST_BEYOND
 from nvmesim.show.charts.result import timeline
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.palette import LOADS
@@ -48,7 +46,7 @@ def rows(spec):
         yield from data
 
 
-def test_each_chart_is_valid_small_and_carries_its_data(example):
+def test_each_chart_is_valid_small_with_its_data_and_bands_around_curves(example):
     specs = [drawn.to_dict() for drawn in charts.all_charts(example).values()]
     assert len(specs) == len(example.chart().to_dict()["vconcat"]) == 6
     for spec in specs:
@@ -57,10 +55,7 @@ def test_each_chart_is_valid_small_and_carries_its_data(example):
         assert '"url"' not in text
     units = {"kIOPS", "latency, µs (log)", "commands of each, kIOPS", "busy"}
     assert units <= {title for spec in specs for title in titles(spec)}
-
-
-def test_the_band_of_a_curve_goes_out_and_back_around_it(example):
-    """An area with an order of its own is drawn as one sliver a point: as nothing."""
+    # An area with an order of its own is drawn as one sliver a point: as nothing.
     for drawn in charts.all_charts(example).values():
         for layer in drawn.to_dict().get("layer", []):
             assert layer["mark"].get("type") != "area" or "order" not in layer["encoding"]
@@ -86,15 +81,12 @@ def test_the_cdf_ends_where_samples_are_too_few_and_its_dots_lie_where_the_table
     assert ("read", "p99.99") not in dots
 
 
-def test_equal_stations_share_one_bar(example):
+def test_stations_and_bounds_that_are_equal_share_one_mark(example):
     found = {r["station"]: r for r in rows(charts.utilization(example).to_dict()) if "station" in r}
     assert "drive dies × 24" in found
     assert len(found) == 11
     busiest = max(s.utilization for s in example.stations if s.name.endswith(" dies"))
     assert found["drive dies × 24"]["busy"] == pytest.approx(busiest, abs=1e-3)
-
-
-def test_bounds_that_coincide_share_one_line(example):
     bounds = {f"drive{i} dies": 1e6 * (1 + i / 1000) for i in range(24)} | {"upi 1>0": 2e6}
     stop = dataclasses.replace(example.bottleneck, bounds=bounds)
     drawn = charts.throughput_curve(dataclasses.replace(example, bottleneck=stop))
@@ -102,25 +94,19 @@ def test_bounds_that_coincide_share_one_line(example):
     assert sum(str(r.get("text", "")).startswith("bound:") for r in found) <= 2
 
 
-def test_scaling_has_the_line_of_n_times_one():
+def test_scaling_heat_map_and_timeline_have_what_they_show():
     rates = [result(n).total.iops for n in (2, 4, 8)]
     columns = {"iops": [i.value for i in rates], "iops_low": [i.low for i in rates],
                "iops_high": [i.high for i in rates]}  # fmt: skip
     spec = scaling(pl.DataFrame({"drives": [2, 4, 8], **columns})).to_dict()
     ideal = {r["n"]: r["kiops"] for r in rows(spec) if r.get("line", "").startswith("n × one")}
     assert ideal[8] == pytest.approx(4 * ideal[2])
-
-
-def test_the_heat_map_has_a_cell_for_each_station_and_case():
     columns = {"iops": [1e6, 2e6], "busy_drive": [0.2, 0.9], "busy_cpu": [0.1, 0.3]}
     found = list(rows(heat(pl.DataFrame({"drives": [2, 4], **columns}), "drives").to_dict()))
     assert {(r["case"], r["station"]) for r in found} == {
         (n, name) for n in "24" for name in ("drives", "CPU")
     }
     assert {"station", "busy", "text"} <= found[0].keys()
-
-
-def test_a_timeline_has_a_lane_for_each_command():
     step = {"request": 3, "command": 1, "station": "drive0 die5", "kind": "drive"}
     times = {"arrives_us": 1.0, "waits_us": 1.0, "served_us": 58.0, "leaves_us": 60.0}
     drawn = timeline(Timeline("one", pl.DataFrame([{**step, **times}])))
@@ -129,12 +115,6 @@ def test_a_timeline_has_a_lane_for_each_command():
     assert row["lane"] == "request 3, command 1"
     assert row["waits"] == 1.0
     assert row["served"] == 58.0
-
-
-def test_ticks_of_logarithmic_axes():
-    assert log_ticks([150.0, 400.0]) == [150.0, 200.0, 300.0, 400.0]
-    assert log_ticks([]) == [1.0]
-    assert len(log_ticks([1.0, 1e7])) == 8
 
 
 def grey(colour):
@@ -191,14 +171,3 @@ def test_rejected_candidates_are_never_on_the_front():
     words = drawn["description"]
     assert words.startswith("kIOPS against drives: chosen: 3 drives")
     assert "2 drives" not in words
-
-
-def test_names_at_the_ends_of_lines_keep_their_distance():
-    x, y = alt.X("miops:Q"), alt.Y("ghz:Q")
-    ends = [{"by": n, "miops": m, "ghz": g} for n, m, g in (("a", 4.0, 99), ("b", 4.2, 98))]
-    led, texts = _at_ends(ends, "by", x, y, "ghz", 6.0)
-    rows = texts.data.values
-    assert [r["ghz"] for r in rows] == [99, 93]
-    assert all(r["miops"] == pytest.approx(1.03 * 4.2, rel=0.01) for r in rows)
-    assert [r["end_x"] for r in rows] == [4.0, 4.2]
-    assert led.to_dict()["mark"]["type"] == "rule"

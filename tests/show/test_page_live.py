@@ -46,7 +46,7 @@ def open_page(chromium, report):
 
 
 @pytest.mark.parametrize("width", [WIDE, PHONE])
-def test_nothing_is_wider_than_the_screen_and_nothing_is_asked_for(open_page, width):
+def test_nothing_is_wider_than_the_screen_nor_cut_and_nothing_is_asked_for(open_page, width):
     tab = open_page(width)
     assert tab.asked == [tab.url]
     assert tab.said == []
@@ -58,11 +58,6 @@ def test_nothing_is_wider_than_the_screen_and_nothing_is_asked_for(open_page, wi
         "all => all.map(s => [s.getBoundingClientRect().width, s.parentElement.clientWidth])"
     )
     assert all(drawn <= room + 1 for drawn, room in charts)
-
-
-@pytest.mark.parametrize("width", [WIDE, PHONE])
-def test_no_text_of_a_chart_is_cut(open_page, width):
-    tab = open_page(width)
     outside = tab.locator(".chart").evaluate_all(
         """all => all.flatMap(chart => {
           const room = chart.getBoundingClientRect();
@@ -75,7 +70,7 @@ def test_no_text_of_a_chart_is_cut(open_page, width):
     assert outside == []
 
 
-def test_a_reader_hears_every_chart_and_table(open_page):
+def test_a_reader_hears_and_the_keyboard_reaches_all(open_page):
     tab = open_page(WIDE)
     heard = tab.locator("figure > [role=img], svg.nvmesim-server[role=img]")
     assert heard.count() == tab.locator("figure").count()
@@ -87,9 +82,6 @@ def test_a_reader_hears_every_chart_and_table(open_page):
     regions = tab.get_by_role("region").evaluate_all("all => all.map(e => e.ariaLabel)")
     assert len(regions) == len(set(regions)) == tab.locator(".scroll:visible").count()
     assert tab.get_by_role("rowheader").count() == tab.locator("tbody tr:visible").count()
-
-
-def test_the_keyboard_reaches_and_scrolls_what_is_too_wide(open_page):
     tab = open_page(PHONE)
     region = tab.get_by_role("region", name="Latency", exact=True)
     region.focus()

@@ -28,7 +28,7 @@ def texts(root):
 
 
 @pytest.mark.parametrize(("n", "sockets", "adapters"), SHAPES)
-def test_every_part_is_drawn_once(n, sockets, adapters):
+def test_every_part_is_drawn_once_inside_and_apart_with_its_texts(n, sockets, adapters):
     root = drawn(n, sockets, adapters)
     tips = [t.text.split(":")[0] for t in root.iter(f"{SVG}title") if t.text.startswith("drive")]
     drives = [name for tip in tips for name in tip.split(", ")]
@@ -38,29 +38,6 @@ def test_every_part_is_drawn_once(n, sockets, adapters):
         assert shown.count(f"socket {i}") == 1
     if adapters:
         assert shown.count("quad0") == 1
-
-
-def test_few_drives_have_a_row_each_and_many_equal_ones_share_one():
-    few, many = (texts(ElementTree.fromstring(picture(result(n, 1, load=0.5)))) for n in (8, 24))
-    assert {f"drive{i}" for i in range(8)} <= set(few)
-    assert "24 × drive0–23" in many
-    assert not {f"drive{i}" for i in range(24)} & set(many)
-
-
-def test_the_failed_drive_keeps_its_row_among_equal_ones():
-    whole = result(24, 1, load=0.5)
-    (volume,) = whole.resolved.volumes
-    degraded = dataclasses.replace(volume, degraded=(3,))
-    resolved = dataclasses.replace(whole.resolved, volumes=(degraded,))
-    shown = texts(ElementTree.fromstring(picture(dataclasses.replace(whole, resolved=resolved))))
-    assert "23 × drive0–2, 4–23" in shown
-    assert "drive3" in shown
-    assert any(t.startswith("failed · ") for t in shown)
-
-
-@pytest.mark.parametrize(("n", "sockets", "adapters"), SHAPES)
-def test_boxes_lie_inside_and_apart(n, sockets, adapters):
-    root = drawn(n, sockets, adapters)
     _, _, width, height = (float(v) for v in root.get("viewBox").split())
     found = boxes(root)
     for x, y, w, h in found:
@@ -72,11 +49,6 @@ def test_boxes_lie_inside_and_apart(n, sockets, adapters):
         apart_x = one[0] + one[2] <= two[0] or two[0] + two[2] <= one[0]
         apart_y = one[1] + one[3] <= two[1] or two[1] + two[3] <= one[1]
         assert apart_x or apart_y, (one, two)
-
-
-@pytest.mark.parametrize(("n", "sockets", "adapters"), SHAPES)
-def test_texts_on_one_line_do_not_touch(n, sockets, adapters):
-    root = drawn(n, sockets, adapters)
     spans = {}
     for text in root.iter(f"{SVG}text"):
         x, size = float(text.get("x")), float(text.get("font-size"))
@@ -88,6 +60,25 @@ def test_texts_on_one_line_do_not_touch(n, sockets, adapters):
             assert end <= start + 1
 
 
+def test_equal_drives_share_a_row_and_a_failed_one_keeps_its_own():
+    few, many = (texts(ElementTree.fromstring(picture(result(n, 1, load=0.5)))) for n in (8, 24))
+    assert {f"drive{i}" for i in range(8)} <= set(few)
+    assert "24 × drive0–23" in many
+    assert not {f"drive{i}" for i in range(24)} & set(many)
+    whole = result(24, 1, load=0.5)
+    (volume,) = whole.resolved.volumes
+    degraded = dataclasses.replace(volume, degraded=(3,))
+    resolved = dataclasses.replace(whole.resolved, volumes=(degraded,))
+    shown = texts(ElementTree.fromstring(picture(dataclasses.replace(whole, resolved=resolved))))
+    assert "23 × drive0–2, 4–23" in shown
+    assert "drive3" in shown
+    assert any(t.startswith("failed · ") for t in shown)
+    rebuilding = result(4)
+    rebuilding = dataclasses.replace(rebuilding, rebuild=Rebuild("volume0", "drive2", 2e8, 2.2))
+    assert picture(rebuilding).count("rebuilt · ") == 2  # the row and its tip
+    assert "rebuilt" not in picture(result(4))
+
+
 def test_a_pipe_is_as_thick_as_the_link_is_fast_and_filled_by_its_load():
     root = drawn(24, 2, True)
     heights = {float(r.get("height")) for r in root.iter(f"{SVG}rect") if r.get("class") == "pipe"}
@@ -95,13 +86,18 @@ def test_a_pipe_is_as_thick_as_the_link_is_fast_and_filled_by_its_load():
     assert uplink / port == pytest.approx(4, rel=0.02)  # x16 against x4
 
 
-def test_crossing_traffic_is_said_in_words_and_that_there_is_none():
+def test_loads_and_crossing_traffic_are_said():
     busy = result(8)
     shown = " ".join(texts(ElementTree.fromstring(picture(busy))))
     assert "0 to 1: 6.14 GB/s, 18 %" in shown
     assert "1 to 0: 19.4 GB/s, 57 %" in shown
     stations = tuple(s for s in busy.stations if s.resource != "interconnect")
     assert "nothing crosses" in picture(dataclasses.replace(busy, stations=stations))
+    found = loads(result(8, adapters=True))
+    assert found["crossing"] == {(0, 1): 0.18, (1, 0): 0.57}
+    assert set(found["uplink"]) == {(0, "up"), (0, "down"), (1, "up"), (1, "down")}
+    assert len(found["port"]) == 16
+    assert set(found["shared"]) == {"submitting threads", "data engine"}
 
 
 def test_names_are_escaped_and_cut():
@@ -113,18 +109,3 @@ def test_names_are_escaped_and_cut():
     odd = dataclasses.replace(odd, resolved=dataclasses.replace(odd.resolved, drives=drives))
     root = ElementTree.fromstring(picture(odd))
     assert sum(t.startswith('<b>"drive"') and t.endswith("…") for t in texts(root)) == 2
-
-
-def test_loads_are_found_by_place():
-    found = loads(result(8, adapters=True))
-    assert found["crossing"] == {(0, 1): 0.18, (1, 0): 0.57}
-    assert set(found["uplink"]) == {(0, "up"), (0, "down"), (1, "up"), (1, "down")}
-    assert len(found["port"]) == 16
-    assert set(found["shared"]) == {"submitting threads", "data engine"}
-
-
-def test_the_drive_that_is_rebuilt_is_marked():
-    rebuilding = result(4)
-    rebuilding = dataclasses.replace(rebuilding, rebuild=Rebuild("volume0", "drive2", 2e8, 2.2))
-    assert picture(rebuilding).count("rebuilt · ") == 2  # the row and its tip
-    assert "rebuilt" not in picture(result(4))

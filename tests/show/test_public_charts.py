@@ -62,21 +62,15 @@ def test_public_names():
     assert all(getattr(charts, name) is not None for name in charts.__all__)
 
 
-def test_a_notebook_shows_svg_with_words(drawn):
+def test_a_notebook_shows_svg_with_words_and_figures(drawn):
     for name, chart in drawn.items():
         shown = chart._repr_mimebundle_()
         assert set(shown) == {"image/svg+xml", "text/plain"}, name
         svg = shown["image/svg+xml"]
         assert re.match(r'<svg role="img" aria-label="[^"]{10,}"', svg), name
         assert not re.findall(r'(?:href|src)="http', svg), name
-
-
-def test_another_renderer_is_respected(drawn):
     with alt.renderers.enable("json"):
         assert "image/svg+xml" not in str(drawn["heat"]._repr_mimebundle_()[0].keys())
-
-
-def test_the_words_hold_the_figures(drawn):
     assert "raid5: 800 at 2, 1,300 at 4, 1,400 at 8" in drawn["scaling"].description
     assert "raid0: 150 at 1,200" in drawn["load_curve"].description
     assert "drives: 80 at 2, 60 at 4, 50 at 8" in drawn["heat"].description
@@ -95,16 +89,13 @@ def test_each_is_saved(drawn, tmp_path, suffix):
         assert not list(tmp_path.glob(".*"))
 
 
-def test_altairs_own_save_needs_no_network_either(drawn, tmp_path):
+def test_charts_save_themselves_with_no_network_and_on_white(drawn, tmp_path):
     drawn["heat"].save(tmp_path / "heat.html")
     text = (tmp_path / "heat.html").read_text("utf-8")
     assert "default-src 'none'" in text
     assert "cdn." not in text.split("<script nonce", 1)[0]
     drawn["heat"].save(tmp_path / "heat.json", format="json")
     assert "layer" in (tmp_path / "heat.json").read_text("utf-8")
-
-
-def test_the_server_is_saved_on_white(tmp_path):
     picture = charts.picture(result(4))
     for suffix in SUFFIXES:
         charts.save(picture, tmp_path / f"server{suffix}")
@@ -125,20 +116,14 @@ def test_what_cannot_be_saved(drawn, tmp_path, name, words):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_not_there_is_told():
+def test_columns_that_are_not_there_and_bounds_that_are_passed(drawn):
     with pytest.raises(InputError, match=r"no column 'drivse'.*drives"):
         charts.scaling(FRAME, "drivse")
     empty = FRAME.with_columns(pl.lit(None, pl.Float64).alias("lat_p99_us"))
     assert charts.load_curve(empty).description == "no point without an error"
-
-
-def test_a_bound_that_the_curve_passes_is_not_drawn():
     passed = FRAME.with_columns(pl.lit(1e6).alias("bound_iops"))
     assert "bound raid" not in str(charts.load_curve(passed, by="raid").to_dict()["datasets"])
     assert "bound raid5" in str(charts.load_curve(FRAME, by="raid").to_dict()["datasets"])
-
-
-def test_series_differ_in_more_than_colour(drawn):
     spec = drawn["scaling"].to_dict()
     used = {key for layer in spec["layer"] for key in layer["encoding"]}
     assert {"color", "strokeDash", "shape"} <= used

@@ -61,18 +61,17 @@ def hostile_page():
     return page(bad, scenario_text=f'name = "{HOSTILE}"', changes=(HOSTILE,))
 
 
-def test_every_section_is_there(plain_page):
+def test_every_section_is_there_and_the_answer_is_text(plain_page):
     headings = re.findall(r"<section id=\"[a-z-]+\"><h2>(.*?)</h2>", body(plain_page))
     assert headings == [
         "What would help, and what would not", "The server under this load", "Charts", "Latency",
         "Parts under this load", "Drives, per request", "Assumed", "Where this comes from", "Words",
     ]  # fmt: skip
-
-
-def test_the_answer_is_text_and_not_only_a_chart(plain_page):
     text = " ".join(Elements(plain_page).text)
     for words in ("624k", "620k to 628k", "The dies are 94 % busy", "+31.0 %", "drives.0.count=8"):
         assert words in text
+    assert plain_page.count("window.vegaEmbed") == 1
+    assert plain_page.count('class="chart"') == plain_page.count('type="application/json"') == 6
 
 
 def test_nothing_is_loaded(plain_page, hostile_page):
@@ -94,11 +93,6 @@ def test_each_page_draws_its_own_nonce():
     assert nonces[0] != nonces[1]
 
 
-def test_the_code_of_the_charts_is_there_once(plain_page):
-    assert plain_page.count("window.vegaEmbed") == 1
-    assert plain_page.count('class="chart"') == plain_page.count('type="application/json"') == 6
-
-
 def test_hostile_texts_become_text(hostile_page):
     elements = Elements(hostile_page)
     assert "alert(1)" in " ".join(elements.text)
@@ -110,7 +104,7 @@ def test_hostile_texts_become_text(hostile_page):
     assert "\x1b" not in hostile_page
 
 
-def test_a_result_without_curve_reliefs_server_or_warnings_has_a_page_too():
+def test_bare_results_have_a_page_and_notebooks_a_fragment():
     whole = result(1, 1)
     stop = dataclasses.replace(whole.bottleneck, reliefs=(), bounds={})
     bare = dataclasses.replace(whole, read=None, curve=(), resolved=None, warnings=(),
@@ -119,9 +113,6 @@ def test_a_result_without_curve_reliefs_server_or_warnings_has_a_page_too():
     assert 'class="nvmesim-server"' not in html
     assert "What would help" not in html
     assert "Assumed" not in html
-
-
-def test_a_notebook_shows_a_fragment():
     shown = result(8)._repr_html_()
     assert shown == f"<div>{as_html(fragment(result(8)))}</div>"
     assert "<svg" in shown

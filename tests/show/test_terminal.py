@@ -29,13 +29,17 @@ def test_the_whole_answer_fits_a_screen(width):
         assert said in " ".join(lines)
 
 
-def test_verbose_shows_what_is_folded():
+def test_what_is_folded_is_shown_when_asked_and_nothing_nameless_before(found):
     blocks = answer.blocks_of(result(24))
     folded = [block.title for block in blocks if isinstance(block, Fold)]
     short, long = text(blocks), text(blocks, verbose=True)
     assert all(title in short and title in long for title in folded)
     assert "GHz per MIOPS" in long
     assert "GHz per MIOPS" not in short
+    # What needs the glossary is folded.
+    page = str(html([*answer.head(found), answer.ops(found), answer.facts(found)])).lower()
+    looked_up = "misfit", "chi-square", "kcycles", "re-simulated", "station", "asymptotic", "seed"
+    assert [word for word in looked_up if word in page] == []
 
 
 def test_one_table_is_the_same_everywhere():
@@ -58,13 +62,10 @@ def test_an_interval_is_a_bar_with_the_goals_line():
     assert html([both]).count('class="goal"') == 2
 
 
-def test_a_table_of_one_operation_has_one_row():
+def test_tables_have_a_row_an_operation_and_a_dash_for_what_is_not_known():
     only_reads = dataclasses.replace(result(2), write=None)
     assert [row[0].text for row in answer.ops(only_reads).rows] == ["read"]
     assert [row[0].text for row in answer.ops(result(2)).rows] == ["total", "read", "write"]
-
-
-def test_percentiles_that_are_not_known_are_a_dash():
     whole = result(2)
     unknown = dict.fromkeys(whole.total.latency.percentiles)
     latency = dataclasses.replace(whole.total.latency, percentiles=unknown, mean=float("nan"))
@@ -87,7 +88,17 @@ def test_a_dash_says_why(count, is_few):
     assert any(note.startswith("- of read:") for note in said) != is_few
 
 
-def test_markup_in_names_is_text():
+def test_numbers_names_and_controls_are_one_safe_line():
+    assert [kiops(v) for v in (0.0, 0.5, 99_949.0, 1e6, 12_345_678.0)] == [
+        *("0", "0.5", "99.9k", "1M", "12.35M")
+    ]
+    assert [microseconds(v) for v in (0.0, 99.99e-6, 1.0)] == ["0", "100", "1,000,000"]
+    assert [percent(v) for v in (0.0004, 0.0999, 1.0, float("nan"))] == [
+        *("0.0 %", "10.0 %", "100 %", "-")
+    ]
+    assert span(Interval(0.0, 0.0, 0.0)) == ""
+    assert span(Interval(1.0, float("-inf"), float("inf"))) == ""
+    assert one_line("a\r\n\tb\x1b]0;x\x07\u202ec\ud800") == "a b ]0;x c?"
     found = text(answer.blocks_of(result(2, name="[bold]x[/bold]\x07\n[/]")))
     assert found.splitlines()[0] == "[bold]x[/bold] [/]"
 
@@ -108,22 +119,6 @@ def test_the_table_of_workloads_with_all_its_columns_fits():
     assert all(" ".join(cell.text.split()) in lines[1] for cell in shown.rows[0])
 
 
-def test_numbers():
-    assert [kiops(v) for v in (0.0, 0.5, 99_949.0, 1e6, 12_345_678.0)] == [
-        *("0", "0.5", "99.9k", "1M", "12.35M")
-    ]
-    assert [microseconds(v) for v in (0.0, 99.99e-6, 1.0)] == ["0", "100", "1,000,000"]
-    assert [percent(v) for v in (0.0004, 0.0999, 1.0, float("nan"))] == [
-        *("0.0 %", "10.0 %", "100 %", "-")
-    ]
-    assert span(Interval(0.0, 0.0, 0.0)) == ""
-    assert span(Interval(1.0, float("-inf"), float("inf"))) == ""
-
-
-def test_one_line_takes_away_what_could_steer_a_terminal():
-    assert one_line("a\r\n\tb\x1b]0;x\x07\u202ec\ud800") == "a b ]0;x c?"
-
-
 def test_station_groups_follow_the_path_and_put_equals_together():
     groups = station_groups(result(8, adapters=True).stations)
     kinds = [g.kind for g in groups]
@@ -134,9 +129,6 @@ def test_station_groups_follow_the_path_and_put_equals_together():
     assert labels["adapter uplink up"] == 2
     assert labels["drive dies"] == 8
     assert "drive0 dies" in [g.label for g in station_groups(result(1, 1).stations)]
-
-
-def test_drives_whose_names_have_blanks_are_put_together_too():
     named = [
         dataclasses.replace(s, name=s.name.replace(f"drive{s.drive}", f"rack {s.drive} left"))
         if s.drive is not None
@@ -156,16 +148,6 @@ def found():
     ), requests=30_000, curve=True)  # fmt: skip
 
 
-def test_the_only_workload_is_the_total(found):
-    (group,) = found.groups
-    total = found.total
-    assert (group.iops.value, group.iops.low, group.iops.high) == pytest.approx(
-        (total.iops.value, total.iops.low, total.iops.high), rel=1e-6
-    )
-    assert group.mean_s == pytest.approx(total.latency.mean, rel=1e-3)
-    assert group.percentiles["p99"] == pytest.approx(total.latency.percentiles[99.0], rel=1e-3)
-
-
 def test_sentence_table_card_chart_and_json_say_the_same(found):
     iops = found.total.iops
     row = [cell.text for cell in answer.ops(found).rows[0]]
@@ -181,6 +163,13 @@ def test_sentence_table_card_chart_and_json_say_the_same(found):
     assert drawn[best.change]["kiops"] == pytest.approx(best.iops.value / 1e3, rel=1e-3)
     at = min(found.curve, key=lambda p: abs(p.outstanding - found.outstanding))
     assert at.iops == pytest.approx(iops.value, rel=0.05)
+    (group,) = found.groups
+    total = found.total
+    assert (group.iops.value, group.iops.low, group.iops.high) == pytest.approx(
+        (total.iops.value, total.iops.low, total.iops.high), rel=1e-6
+    )
+    assert group.mean_s == pytest.approx(total.latency.mean, rel=1e-3)
+    assert group.percentiles["p99"] == pytest.approx(total.latency.percentiles[99.0], rel=1e-3)
 
 
 def test_what_brings_nothing_is_named_below_what_helps():
@@ -193,7 +182,7 @@ def test_what_brings_nothing_is_named_below_what_helps():
     assert answer.reliefs([]) is None
 
 
-def test_every_interval_holds_all_that_is_not_known(found):
+def test_every_interval_holds_what_is_not_known_and_the_goal_has_a_probability(found):
     """None is narrower than the parts of the answer that all figures share."""
     shared = found.certainty.figures["iops"]
     least = (shared.numbers[0] ** 2 + shared.misfit[0] ** 2 + shared.model[0] ** 2) ** 0.5
@@ -202,20 +191,6 @@ def test_every_interval_holds_all_that_is_not_known(found):
     intervals += [r.iops for r in found.bottleneck.reliefs]
     for one in intervals:
         assert one.low <= one.value * 2.718281828 ** -(0.99 * least)
-
-
-def test_no_first_screen_word_that_must_be_looked_up(found):
-    """What needs the glossary is folded."""
-    page = str(html([*answer.head(found), answer.ops(found), answer.facts(found)])).lower()
-    looked_up = "misfit", "chi-square", "kcycles", "re-simulated", "station", "asymptotic", "seed"
-    assert [word for word in looked_up if word in page] == []
-
-
-def _rows(drawn):
-    return [row for data in drawn.to_dict()["datasets"].values() for row in data]
-
-
-def test_the_goal_has_a_probability_that_sentence_and_json_share(found):
     goal = found.goal
     told = {"what": "p99", "limit": 500e-6, "probability": goal.probability}
     assert found.to_json()["goal"] == told
@@ -226,3 +201,7 @@ def test_the_goal_has_a_probability_that_sentence_and_json_share(found):
     assert "your 500 us" in answer.headline(found)
     bars = {row.name: row for row in answer.ranges(found).rows}
     assert bars["p99"].limit == goal.limit
+
+
+def _rows(drawn):
+    return [row for data in drawn.to_dict()["datasets"].values() for row in data]
