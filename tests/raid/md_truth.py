@@ -8,7 +8,6 @@ import gzip
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -34,84 +33,40 @@ def rows_of(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(text))
 
 
-@dataclass(frozen=True)
 class Case:
     """One measured case."""
 
-    row: dict[str, str]
+    def __init__(self, row: dict[str, str]) -> None:
+        def size(key: str) -> int:
+            return int(float(row[key]) * KIB)
 
-    @property
-    def name(self) -> str:
-        r = self.row
-        parts = [
-            r["kernel"].rpartition(".")[0],
-            "raid" + r["level"],
-            r["layout"],
-            f"{r['members']}x{r['chunk_kib'] or 0}K",
-            r["op"],
-            f"{r['bs_kib']}K",
-            f"align{r['align_kib']}K+{r['offset_kib']}K",
-            "qd" + r["iodepth"],
-            f"x{r['n_ios']}",
-            "" if r["bitmap"] == "none" else r["bitmap"],
-            r["tag"].strip(";").replace(";", ","),
-            f"sc{r['stripe_cache']}" if r["stripe_cache"] else "",
-            f"rmw{r['rmw_level']}" if r["rmw_level"] else "",
-            f"rot{r['rot']}",
-            r["sched"],
-            r["dev_delay_us"],
-        ]
-        return " ".join(part for part in parts if part)
-
-    @property
-    def op(self) -> Op:
-        return "read" if "read" in self.row["op"] else "write"
-
-    @property
-    def is_random(self) -> bool:
-        return self.row["op"].startswith("rand")
-
-    @property
-    def block_size(self) -> int:
-        return int(float(self.row["bs_kib"]) * KIB)
-
-    @property
-    def align(self) -> int:
-        return int(float(self.row["align_kib"]) * KIB)
-
-    @property
-    def offset(self) -> int:
-        return int(float(self.row["offset_kib"]) * KIB)
-
-    @property
-    def n_ios(self) -> int:
-        return int(self.row["n_ios"])
-
-    @property
-    def depth(self) -> int:
-        return int(self.row["iodepth"])
-
-    @property
-    def measured(self) -> Vector:
-        r = self.row
-        return np.array(
-            [
-                float(r["read_bios_per_io"]),
-                float(r["write_bios_per_io"]),
-                float(r["read_amp"]) * self.block_size,
-                float(r["write_amp"]) * self.block_size,
-            ]
+        self.row = row
+        self.name = " ".join(filter(None, self._parts()))
+        self.op: Op = "read" if "read" in row["op"] else "write"
+        self.is_random = row["op"].startswith("rand")
+        self.block_size, self.align, self.offset = map(size, ("bs_kib", "align_kib", "offset_kib"))
+        self.n_ios, self.depth = int(row["n_ios"]), int(row["iodepth"])
+        bios = [float(row[f"{op}_bios_per_io"]) for op in ("read", "write")]
+        moved = [float(row[f"{op}_amp"]) * self.block_size for op in ("read", "write")]
+        self.measured: Vector = np.array([*bios, *moved])
+        self.measured_commands: Vector = np.array(
+            [float(row["reads_per_io"]), float(row["writes_per_io"])]
         )
+        # half a unit of the last digit in the file (3 digits of bios, 4 of amplification)
+        digits = np.array([0.5e-3, 0.5e-3, 0.5e-4 * self.block_size, 0.5e-4 * self.block_size])
+        self.rounding: Vector = digits * (1 + 1e-9)
 
-    @property
-    def measured_commands(self) -> Vector:
-        return np.array([float(self.row["reads_per_io"]), float(self.row["writes_per_io"])])
-
-    @property
-    def rounding(self) -> Vector:
-        """Half a unit of the last digit in the file (3 digits of bios, 4 of amplification)."""
-        size = self.block_size
-        return np.array([0.5e-3, 0.5e-3, 0.5e-4 * size, 0.5e-4 * size]) * (1 + 1e-9)
+    def _parts(self) -> list[str]:
+        r = self.row
+        return [
+            r["kernel"].rpartition(".")[0], "raid" + r["level"], r["layout"],
+            f"{r['members']}x{r['chunk_kib'] or 0}K", r["op"], f"{r['bs_kib']}K",
+            f"align{r['align_kib']}K+{r['offset_kib']}K", "qd" + r["iodepth"], f"x{r['n_ios']}",
+            "" if r["bitmap"] == "none" else r["bitmap"], r["tag"].strip(";").replace(";", ","),
+            f"sc{r['stripe_cache']}" if r["stripe_cache"] else "",
+            f"rmw{r['rmw_level']}" if r["rmw_level"] else "", f"rot{r['rot']}", r["sched"],
+            r["dev_delay_us"],
+        ]  # fmt: skip
 
     @cached_property
     def geometry(self) -> RaidGeometry:

@@ -66,11 +66,18 @@ def test_depth_saves_parity_but_never_data(level, members, block_size):
     assert np.all(np.diff(deep_table.phase_child_ptr)[1::2] >= 1)
 
 
-def test_depth_within_a_chunk_changes_nothing():
+def test_depth_within_a_chunk_changes_nothing_and_stripes_of_one_bio_come_whole():
     geometry = RaidGeometry(5, 4, 512 * KIB)
     shallow = plan_table(geometry, "write", 4096, "sequential")
     deep = plan_table(geometry, "write", 4096, "sequential", depth=32)
     np.testing.assert_array_equal(shallow.order, deep.order)
+    # 64 KiB chunks: raid5 takes 1 MiB at once, so no stripe is handled before all of it is in.
+    for size in (192, 384, 1024):
+        alone, deep = (
+            expectation(plan_table(RaidGeometry(5, 4, 65536), "write", size * KIB, depth=depth))
+            for depth in (1, 32)
+        )
+        assert (alone.read_bytes, alone.write_bytes) == (deep.read_bytes, deep.write_bytes)
 
 
 def test_a_request_that_overflows_the_stripe_cache_reads():
@@ -111,16 +118,6 @@ def test_whole_stripes_that_overflow_the_cache(case):
     assert mean.read_bytes > 0
 
 
-def test_random_stripes_of_one_bio_come_whole():
-    """64 KiB chunks: raid5 takes 1 MiB at once, so no stripe is handled before all of it is in."""
-    for size in (192, 384, 1024):
-        alone, deep = (
-            expectation(plan_table(RaidGeometry(5, 4, 65536), "write", size * KIB, depth=depth))
-            for depth in (1, 32)
-        )
-        assert (alone.read_bytes, alone.write_bytes) == (deep.read_bytes, deep.write_bytes)
-
-
 MIB = 1 << 20
 
 
@@ -132,16 +129,18 @@ def reads(geometry, span, **more):
     return expectation(plan_table(geometry, "write", 4096, span=span, **more)).reads
 
 
-def test_a_span_that_fits_the_stripe_cache_is_not_read():
+def test_spans_that_fit_the_stripe_cache_are_not_read_and_large_ones_are():
     assert reads(five(stripe_cache=8192), 16 * MIB) == pytest.approx(0, abs=0.02)
     assert reads(five(), 16 * MIB) == pytest.approx(2 * (1 - 256 / (16 * MIB / 3 / 4096)), rel=0.05)
-
-
-def test_a_large_volume_reads_as_if_nothing_were_cached():
     assert reads(five(), None) == 2
     assert reads(five(stripe_cache=8192), None) == 2  # 3 % of the rows: left to the exact mean
     plain = plan_table(five(), "read", 4096, span=MIB)
     assert expectation(plain).reads == 1
+    load = {"read": 0.0, "threads": 1, "outstanding": 1, "span": "16 MiB"}
+    volume = {"raid": "raid5", "chunk": "64 KiB", "stripe_cache": 8192}
+    assert simulated(ready_for(volume, load), 2_000).sum(axis=0)[0] < 0.1
+    whole = simulated(ready_for(volume, {**load, "span": "100 GiB"}), 2_000)
+    assert whole.sum(axis=0)[0] == pytest.approx(2)
 
 
 @pytest.mark.parametrize("degraded", [(), (1,)])
@@ -157,11 +156,3 @@ def test_what_is_reused_is_what_a_long_run_reuses(degraded):
     ]
     counted = sum(plan.count("read")[0] for plan in plans[5_000:]) / 25_000
     assert reads(geometry, span) == pytest.approx(counted, rel=0.05)
-
-
-def test_it_reaches_the_prediction():
-    load = {"read": 0.0, "threads": 1, "outstanding": 1, "span": "16 MiB"}
-    volume = {"raid": "raid5", "chunk": "64 KiB", "stripe_cache": 8192}
-    assert simulated(ready_for(volume, load), 2_000).sum(axis=0)[0] < 0.1
-    whole = simulated(ready_for(volume, {**load, "span": "100 GiB"}), 2_000)
-    assert whole.sum(axis=0)[0] == pytest.approx(2)

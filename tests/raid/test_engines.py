@@ -27,7 +27,7 @@ def test_the_default_strip_of_a_vroc_raid5(members):
     assert volume.chunk == STRIPS_KIB[members] * 1024
 
 
-def test_default_chunks_of_other_engines():
+def test_default_chunks_and_write_mostly_members():
     chunks = {
         engine: ready_for({"raid": "raid10", "engine": engine}).scenario.volumes[0].chunk // 1024
         for engine in ("linux-md", "intel-vroc", "storage-spaces-mirror")
@@ -35,16 +35,6 @@ def test_default_chunks_of_other_engines():
     assert chunks == {"linux-md": 512, "intel-vroc": 128, "storage-spaces-mirror": 256}
     own = ready_for({"raid": "raid5", "engine": "intel-vroc", "chunk": "16 KiB"})
     assert own.scenario.volumes[0].chunk == 16384
-
-
-@pytest.mark.parametrize(("raid", "members"), [("raid1", 4), ("raid10", 6), ("raid10", 2)])
-def test_vroc_mirrors_are_of_two_and_of_four(raid, members):
-    drives = [{"profile": DRIVE, "count": members}]
-    with pytest.raises(GeometryError, match=rf"{raid} of intel-vroc takes [24] members, it has"):
-        ready_for({"raid": raid, "engine": "intel-vroc"}, drives=drives)
-
-
-def test_the_write_mostly_member_of_a_mirror_reads_nothing():
     volume = {"raid": "raid1", "write_mostly": [0]}
     ready = ready_for(volume, {"read": 1.0}, count=2)
     assert ready.scenario.volumes[0].write_mostly == (0,)
@@ -52,6 +42,13 @@ def test_the_write_mostly_member_of_a_mirror_reads_nothing():
                        ({"raid": "raid1", "write_mostly": [4]}, "names member 4")):  # fmt: skip
         with pytest.raises(GeometryError, match=words):
             ready_for(bad)
+
+
+@pytest.mark.parametrize(("raid", "members"), [("raid1", 4), ("raid10", 6), ("raid10", 2)])
+def test_vroc_mirrors_are_of_two_and_of_four(raid, members):
+    drives = [{"profile": DRIVE, "count": members}]
+    with pytest.raises(GeometryError, match=rf"{raid} of intel-vroc takes [24] members, it has"):
+        ready_for({"raid": raid, "engine": "intel-vroc"}, drives=drives)
 
 
 HEAD = """
@@ -131,7 +128,7 @@ def test_a_card_does_what_was_published_of_it(keys, published):
     assert run(**keys).total.iops.value == pytest.approx(published, rel=0.05)
 
 
-def test_volumes_on_one_card_share_it_and_one_volume_does_not_fill_it():
+def test_cards_are_shared_rebuild_at_their_pace_and_are_of_engines_on_one():
     one = run(engine="perc-h975i", drives=16)
     four = run(engine="perc-h975i", drives=16, volumes=4)
     assert one.total.iops.value == pytest.approx(17.3e6 / 2, rel=0.03)
@@ -139,10 +136,7 @@ def test_volumes_on_one_card_share_it_and_one_volume_does_not_fill_it():
     assert sum(s.resource == "uplink" and s.direction == "up" for s in four.stations) == 1
     shared = [s for s in four.stations if s.name == "card controller"]
     assert shared[0].utilization > 0.97
-
-
-def test_a_card_rebuilds_at_its_own_pace():
-    """11.23 minutes a TiB idle, and 38 beside all the reads that it can serve."""
+    # 11.23 minutes a TiB idle, and 38 beside all the reads that it can serve.
     alone = card(degraded=[0], rebuild=True, sync_speed_min="1 MB/s")
     del alone["workload"]
     idle = ns.simulate(scenario_from_dict(alone), requests=5000, reliefs=False).rebuild
@@ -150,6 +144,10 @@ def test_a_card_rebuilds_at_its_own_pace():
     busy = run(degraded=[0], rebuild=True)
     assert 2**40 / busy.rebuild.bytes_per_s / 60 == pytest.approx(38.4, rel=0.05)
     assert busy.total.iops.value < 0.5 * run().total.iops.value  # parity of what is gone
+    tables = card()
+    tables["volume"][0]["engine"] = "linux-md"
+    with pytest.raises(GeometryError, match=r"controller is 'card'; linux-md runs on the host"):
+        scenario_from_dict(tables)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +158,3 @@ def test_a_card_rebuilds_at_its_own_pace():
 def test_the_pace_of_a_card_is_its_own_unless_stated_slower(keys, speeds):
     volume = resolve(scenario_from_dict(card(**keys))).volumes[0]
     assert (volume.sync_speed_min, volume.sync_speed_max) == speeds
-
-
-def test_a_controller_is_of_an_engine_on_one():
-    tables = card()
-    tables["volume"][0]["engine"] = "linux-md"
-    with pytest.raises(GeometryError, match=r"controller is 'card'; linux-md runs on the host"):
-        scenario_from_dict(tables)

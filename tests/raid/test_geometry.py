@@ -19,21 +19,6 @@ from tests.raid.md_truth import DATA, KIB, rows_of
 from tests.raid.requests import plan_request
 
 
-@pytest.mark.parametrize(
-    ("keys", "text"),
-    [
-        ({"degraded": (0, 1)}, "raid5 of 4 members has failed; missing: 0 and 1"),
-        ({"degraded": (0,), "rebuilding": (1,)}, "has failed"),
-        ({"max_sectors": 100}, "max_sectors is 100 bytes"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(keys, text):
-    arguments = {"level": 5, "members": 4, "chunk": 64 * KIB} | keys
-    with pytest.raises(GeometryError, match=re.escape(text)) as caught:
-        RaidGeometry(**arguments)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize(("level", "members", "most"), [(0, 4, 0), (1, 3, 2), (5, 4, 1), (6, 5, 2)])
 def test_which_losses_an_array_survives(level, members, most):
     """Of raid10 every set of missing members is tried in `test_maps`."""
@@ -45,27 +30,24 @@ def test_which_losses_an_array_survives(level, members, most):
                 RaidGeometry(level, members, 64 * KIB, degraded=lost)
 
 
-def test_texts_are_taken_for_level_and_chunk():
+def test_texts_and_the_least_that_is_taken():
     geometry = RaidGeometry("raid10", 4, "64 KiB", "n2")
     assert (geometry.level, geometry.chunk, geometry.layout) == (10, 65536, "near2")
-
-
-def test_the_least_that_is_taken():
     geometry = RaidGeometry(5, 4, 4 * KIB, max_sectors=4 * KIB, max_segments=1, stripe_cache=17)
     assert geometry.max_segments == 1
     assert RaidGeometry("raid1", 2).chunk == 0
+    found = raid_map("raid5", 4, "64 KiB")
+    assert found.capacity is None
+    assert found.locate(10**15)
 
 
-def test_flush_and_bitmap_reach_every_live_member():
+def test_flushes_bitmaps_and_spared_members():
     geometry = RaidGeometry(5, 4, 64 * KIB, degraded=(3,), bitmap="internal")
     plan = plan_request(geometry, "write", 0, 4096, first_dirty=True, flush=True)
     first, *_, last = plan.phases
     assert [(c.member_alternatives, c.n_bytes) for c in first] == [((m,), 512) for m in range(3)]
     assert [(c.member_alternatives, c.n_bytes) for c in last] == [((m,), 0) for m in range(3)]
     assert {(c.member_offset, c.n_bios) for c in (*first, *last)} == {(0, 1)}
-
-
-def test_a_rebuilding_member_is_read_below_the_point_only():
     geometry = RaidGeometry(
         5, 4, 64 * KIB, rebuilding=(0,), rebuilt=0.5, member_size=64 * KIB * 100
     )
@@ -73,9 +55,6 @@ def test_a_rebuilding_member_is_read_below_the_point_only():
     high = plan_request(geometry, "read", 192 * KIB * 80, 4096)
     assert low.count("read")[0] == 1
     assert high.count("read")[0] == 3
-
-
-def test_reads_spare_members_that_are_mostly_written():
     for lost, readers in (((), (1, 2)), ((1,), (2,)), ((1, 2), (0,))):
         geometry = RaidGeometry(1, 3, write_mostly=(0,), degraded=lost)
         ((child,),) = plan_request(geometry, "read", 0, 4 * KIB).phases
@@ -95,17 +74,19 @@ def test_chunks_of_a_mirrored_write_merge_where_md_plugs(kernel, bitmap, bios):
     assert {c.n_bios for c in children} == {2 if kernel == "6.1" else 1}
 
 
-def test_a_large_request_is_cut_where_linux_cuts_it_unless_told_otherwise():
+def test_large_requests_far_copies_and_places_that_do_not_exist():
     """max_sectors_kb is 1,280 where nobody sets it (BLK_DEF_MAX_SECTORS)."""
     (children,) = plan_request(RaidGeometry(1, 2), "write", 0, 2048 * KIB).phases
     of_one = [(c.member_offset, c.n_bytes) for c in children if c.member_alternatives == (0,)]
     assert of_one == [(0, 1280 * KIB), (1280 * KIB, 768 * KIB)]
-
-
-def test_the_far_copy_begins_at_half_of_the_members_that_are_given():
     far = RaidGeometry(10, 4, 64 * KIB, "far2", member_size=1024 * KIB)
     assert far.address_map.locate(0) == [(0, 0), (1, 512 * KIB)]
     assert RaidGeometry(10, 4, 64 * KIB, "near2").address_map.member_sizes is None
+    found = raid_map(5, 4, CHUNK, member_size=CHUNK)
+    with pytest.raises(InputError, match="below the capacity, 196608"):
+        found.locate(3 * CHUNK)
+    with pytest.raises(GeometryError, match="give member_size"):
+        raid_map(10, 4, CHUNK, "far2").locate(0)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +132,6 @@ def test_every_block_of_a_measured_layout(name):
         assert set(found.locate(logical * BLOCK)) == places
 
 
-def test_capacity_is_unknown_without_a_member_size():
-    found = raid_map("raid5", 4, "64 KiB")
-    assert found.capacity is None
-    assert found.locate(10**15)
-
-
 @pytest.mark.parametrize(
     ("args", "text"),
     [
@@ -176,20 +151,16 @@ def test_capacity_is_unknown_without_a_member_size():
         (("raid0", 2, "64 KiB", None, [CHUNK]), "member_size has 1 values for 2 members"),
         (("raid0", 2, "64 KiB", None, "4 KiB"), "at least one chunk"),
         (("raid1", 2, None, None, 0), "more than 0 bytes"),
+        # of a raid5 of four
+        ({"degraded": (0, 1)}, "raid5 of 4 members has failed; missing: 0 and 1"),
+        ({"degraded": (0,), "rebuilding": (1,)}, "has failed"),
+        ({"max_sectors": 100}, "max_sectors is 100 bytes"),
     ],
 )
 def test_geometry_that_cannot_be_is_one_line(args, text):
     with pytest.raises(GeometryError, match=re.escape(text)) as caught:
-        raid_map(*args)
+        raid_map(*args) if isinstance(args, tuple) else RaidGeometry(5, 4, CHUNK, **args)
     assert "\n" not in str(caught.value)
-
-
-def test_places_that_do_not_exist():
-    found = raid_map(5, 4, CHUNK, member_size=CHUNK)
-    with pytest.raises(InputError, match="below the capacity, 196608"):
-        found.locate(3 * CHUNK)
-    with pytest.raises(GeometryError, match="give member_size"):
-        raid_map(10, 4, CHUNK, "far2").locate(0)
 
 
 LAYOUTS = ["left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric",

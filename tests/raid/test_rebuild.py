@@ -41,10 +41,21 @@ def test_mirrors_read_one_copy_of_what_is_lost(level, layout, sources):
     assert table.request_bytes == 64 * KIB
 
 
-def test_a_check_reads_all_members():
+def test_a_check_reads_all_members_by_plugs_of_rows_or_blocks():
     assert expectation(check_plan_table(RaidGeometry(1, 3))).reads == 3
     assert expectation(check_plan_table(RaidGeometry(6, 6, 64 * KIB))).writes == 0
     assert expectation(check_plan_table(RaidGeometry(10, 4, 64 * KIB))).read_bios == 4
+    with pytest.raises(GeometryError, match="nothing to check"):
+        check_plan_table(RaidGeometry(0, 4, 64 * KIB))
+    # Sizes as stated beside the constants; a chunk that is smaller is all.
+    for level, chunk, size, bios in (
+        (5, 512, 128, 32), (5, 64, 64, 16), (6, 512, 128, 32), (10, 512, 64, 1), (10, 16, 16, 1),
+        (1, 0, 64, 1),
+    ):  # fmt: skip
+        table = check_plan_table(RaidGeometry(level, 4, chunk * KIB))
+        for alternatives, is_write, n_bytes, n_bios in table.plan(0)[0]:
+            assert len(alternatives) == 1
+            assert (is_write, n_bytes, n_bios) == (False, size * KIB, bios)
 
 
 @pytest.mark.parametrize(
@@ -58,23 +69,6 @@ def test_a_check_reads_all_members():
 def test_nothing_to_rebuild(geometry, member, text):
     with pytest.raises(GeometryError, match=text):
         rebuild_plan_table(geometry, member)
-
-
-def test_nothing_to_check():
-    with pytest.raises(GeometryError, match="nothing to check"):
-        check_plan_table(RaidGeometry(0, 4, 64 * KIB))
-
-
-def test_a_check_reads_a_plug_of_rows_or_a_block_of_a_mirror():
-    """Sizes as stated beside the constants; a chunk that is smaller is all."""
-    for level, chunk, size, bios in (
-        (5, 512, 128, 32), (5, 64, 64, 16), (6, 512, 128, 32), (10, 512, 64, 1), (10, 16, 16, 1),
-        (1, 0, 64, 1),
-    ):  # fmt: skip
-        table = check_plan_table(RaidGeometry(level, 4, chunk * KIB))
-        for alternatives, is_write, n_bytes, n_bios in table.plan(0)[0]:
-            assert len(alternatives) == 1
-            assert (is_write, n_bytes, n_bios) == (False, size * KIB, bios)
 
 
 @pytest.mark.parametrize(

@@ -158,23 +158,17 @@ def _members(phase):
     return {child.member_alternatives[0] for child in phase}
 
 
-def test_a_mirror_reads_a_record_of_one_copy_and_writes_it_to_each():
+def test_records_of_mirrors_streams_and_neighbours():
     pool = RaidGeometry("zfs-mirror", 6, 128 * KIB)
     plan = plan_request(pool, "write", 128 * KIB, 4096)
     assert plan.count("read") == (1, 1, 128 * KIB)
     assert plan.phases[0][0].member_alternatives == (2, 3)
     assert plan.count("write") == (2, 2, 256 * KIB)
-
-
-def test_a_stream_reads_a_record_once():
     pool = RaidGeometry("raidz1", 5, 128 * KIB)
     table = plan_table(pool, "read", 4 * KIB, access="sequential")
     assert expectation(table).read_bytes == pytest.approx(4 * KIB)
     assert sum(len(table.plan(int(i))[0]) > 0 for i in table.order) == len(table.order) // 32
-
-
-def test_neighbours_that_are_written_together_become_one_command():
-    """Sixteen records of 16 KiB on a raidz1 of five, six sectors each: 20 a member, 80 KiB."""
+    # Sixteen records of 16 KiB on a raidz1 of five, six sectors each: 20 a member, 80 KiB.
     plan = plan_request(RaidGeometry("raidz1", 5, 16 * KIB), "write", 0, 256 * KIB)
     assert plan.count("write")[0] < 16
     assert max(child.n_bytes for child in plan.phases[1]) <= 128 * KIB
@@ -200,23 +194,24 @@ def test_small_reads_of_large_records_do_what_one_drive_does_of_their_columns():
     assert sum(m.read_bytes_per_request for m in pool.members) == pytest.approx(128 * KIB, rel=1e-3)
 
 
-def test_a_thread_is_served_request_by_request():
+def test_a_thread_is_served_request_by_request_and_offered_smaller_records():
     shallow, deep = (
         run(RAIDZ, {"threads": 4, "outstanding": depth, "read": 1.0}) for depth in (1, 16)
     )
     assert deep.total.iops.value == pytest.approx(shallow.total.iops.value, rel=0.03)
     assert deep.total.latency.mean == pytest.approx(16 * shallow.total.latency.mean, rel=0.03)
+    result = ns.simulate(scenario(RAIDZ, {**TURN, "read": 1.0}, count=5), requests=20_000)
+    assert result.bottleneck.verdict == "latency-bound"
+    assert "zfs reads" in result.bottleneck.sentence
+    assert result.bottleneck.reliefs[0].change == "recordsize 4 KiB"
 
 
-def test_a_small_write_reads_its_record_and_writes_it_whole_with_parity():
+def test_small_writes_read_their_record_and_whole_ones_do_not():
     found = run(RAIDZ, {**TURN, "read": 0.0, "block_size": "4 KiB"}, requests=40_000).members
     assert sum(m.read_bytes_per_request for m in found) == pytest.approx(128 * KIB, rel=0.01)
     assert sum(m.write_bytes_per_request for m in found) == pytest.approx(160 * KIB, rel=0.02)
     sizes = [m.write_bytes_per_request / m.writes_per_request for m in found]
     assert min(sizes) > 96 * KIB  # several records' columns in a command
-
-
-def test_whole_records_are_written_without_reading():
     load = {**TURN, "read": 0.0, "block_size": "128 KiB"}
     found = run({"raid": "zfs-mirror"}, load, count=4).members
     assert sum(m.reads_per_request for m in found) == 0
@@ -234,38 +229,25 @@ def test_what_gathers_is_bounded_and_without_it_a_write_waits_for_the_drives():
         ready.make(ready.lowered.network, seed=3).advance(500, 1 << 60)
 
 
-def test_one_thread_is_the_limit_of_what_arrives():
+def test_threads_pass_the_same_locks_and_limit_what_arrives():
     asked = scenario(RAIDZ, count=5).to_dict() | {"workload": [{"rate": "10k"}]}
     found = ns.simulate(scenario_from_dict(asked), requests=5_000, reliefs=False, certainty=False)
     assert found.bottleneck.verdict == "unstable"
     assert found.bottleneck.station == "threads"
-
-
-def test_all_threads_pass_the_same_locks():
-    """Small records on many drives: 3.2 us each, so that more threads bring nothing."""
+    # Small records on many drives: 3.2 us each, so that more threads bring nothing.
     load = {"threads": 128, "outstanding": 1, "read": 1.0}
     found = run({"raid": "zfs-mirror", "recordsize": "4 KiB"}, load, count=12)
     assert found.total.iops.value == pytest.approx(1 / 3.2e-6, rel=0.05)
     assert found.bottleneck.verdict == "raid-engine"
 
 
-def test_several_vdevs_share_the_load():
+def test_vdevs_share_the_load_and_members_are_sent_what_the_planner_says():
     one = run(RAIDZ, {**TURN, "read": 1.0})
     two = run({**RAIDZ, "columns": 5}, {**TURN, "threads": 128, "read": 1.0}, count=10)
     assert two.total.iops.value == pytest.approx(2 * one.total.iops.value, rel=0.05)
-
-
-def test_members_are_sent_what_the_planner_says():
     ready = ready_for({"raid": "raidz2"}, {"read": 1.0, "threads": 16}, count=6)
     sent = simulated(ready, 6_000)
     assert sent[:, 4].sum() == pytest.approx(128 * KIB, rel=1e-3)  # some are under way
-
-
-def test_the_verdict_offers_smaller_records():
-    result = ns.simulate(scenario(RAIDZ, {**TURN, "read": 1.0}, count=5), requests=20_000)
-    assert result.bottleneck.verdict == "latency-bound"
-    assert "zfs reads" in result.bottleneck.sentence
-    assert result.bottleneck.reliefs[0].change == "recordsize 4 KiB"
 
 
 REFUSED = [
@@ -286,15 +268,13 @@ REFUSED = [
     ({"raid": "zfs-mirror", "columns": 2}, "mirrors have none, layout = \"near3\""),
     ({"raid": "raid5", "recordsize": "64 KiB"}, "only ZFS .* has records, raid5 has chunk"),
 ]  # fmt: skip
+NOT_MODELLED = [({"fsync": 1}, "intent log"), ({"sync": "dsync"}, "intent log is not modelled")]
 
 
-@pytest.mark.parametrize(("more", "message"), REFUSED)
-def test_what_no_pool_is(more, message):
-    with pytest.raises(GeometryError, match=message):
-        ready_for({**RAIDZ, **more}, count=5)
-
-
-@pytest.mark.parametrize("sync", [{"fsync": 1}, {"sync": "dsync"}])
-def test_synchronous_writes_are_not_modelled(sync):
-    with pytest.raises(ScenarioError, match="intent log is not modelled"):
-        ready_for(RAIDZ, sync, count=5)
+@pytest.mark.parametrize(
+    ("more", "load", "message"),
+    [(more, None, text) for more, text in REFUSED] + [({}, *synced) for synced in NOT_MODELLED],
+)
+def test_what_no_pool_is(more, load, message):
+    with pytest.raises((GeometryError, ScenarioError), match=message):
+        ready_for({**RAIDZ, **more}, load, count=5)

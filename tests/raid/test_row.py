@@ -124,10 +124,7 @@ def test_two_lost_blocks_are_computed_together():
         work = settle_row(task)
         assert work.cached == 0b11111
         assert sum(1 << member for member in work.reads) == 0b11111 & ~lost
-
-
-def test_what_a_raid6_without_two_members_reads_and_writes():
-    """Means of random 4 KiB as measured; with fewer lost the measured cases say it."""
+    # Means of random 4 KiB as measured; with fewer lost the measured cases say it.
     lost = RaidGeometry(6, 6, 65536, degraded=(0, 1))
     read, write = (expectation(plan_table(lost, op, 4096)) for op in ("read", "write"))
     assert (read.reads, write.reads, write.writes) == pytest.approx((2, 3.5, 2.0))

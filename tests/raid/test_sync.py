@@ -40,7 +40,7 @@ def test_a_flush_goes_to_every_member_of_any_level(name, every):
     assert flushed[:, 5].sum() == pytest.approx(plain[:, 5].sum(), rel=1e-3)  # no byte more
 
 
-def test_a_missing_member_is_not_flushed():
+def test_flushes_of_missing_members_of_a_jbod_and_of_captured_drives():
     volume = {"raid": "raid6", "chunk": "64 KiB", "degraded": [0, 3]}
     drives = [{"profile": VOLATILE, "count": 6}]
     whole = simulated(ready_for(volume, ALONE, drives=drives), 2_000)
@@ -48,9 +48,17 @@ def test_a_missing_member_is_not_flushed():
     more = (flushed - whole)[:, 1]
     assert more[[0, 3]] == pytest.approx([0, 0])
     assert more[[1, 2, 4, 5]] == pytest.approx([1, 1, 1, 1], abs=0.1)
+    drives = [{"profile": VOLATILE, "count": 4}]
+    asked = scenario({"raid": "raid0"}, {**ALONE, "fsync": 1, "targets": ["drive0"]}, drives=drives)
+    result = ns.simulate(asked, requests=2_000, reliefs=False, certainty=False)
+    assert [m.writes_per_request for m in result.members] == pytest.approx([2, 0, 0, 0])
+    latencies = {"queue_depth": 1, "block_size": "4 KiB", "write_us": [100.0]}
+    drives = [{"profile": {"extends": "sata-ssd", "latencies": latencies}, "count": 2}]
+    with pytest.raises(ScenarioError, match="holds no flushes"):
+        ready_for({"raid": "raid1"}, {**ALONE, "fsync": 1}, drives=drives)
 
 
-def test_capacitors_make_a_flush_nearly_free_and_a_volatile_buffer_does_not():
+def test_flushes_wait_for_volatile_buffers_and_for_all_that_is_in_them():
     """At depth 1 a volatile buffer holds one write: its program is what the flush waits for."""
     mirror = {"raid": "raid1"}
     safe = run(mirror, {"fsync": 1}, count=2).sync
@@ -59,10 +67,7 @@ def test_capacitors_make_a_flush_nearly_free_and_a_volatile_buffer_does_not():
     program = 131.1e-6
     assert program < lost.mean < program + 50e-6
     assert run(mirror, {}, count=2).sync is None
-
-
-def test_a_flush_empties_the_whole_buffer():
-    """64 writes wait on 48 dies: the flush behind them ends with the fullest die."""
+    # 64 writes wait on 48 dies: the flush behind them ends with the fullest die.
     fields = {"fsync": 64, "outstanding": 1}
     one = run({"raid": "raid1"}, {**fields, "fsync": 1}, drive=VOLATILE, count=2)
     many = run({"raid": "raid1"}, {**fields, "block_size": "256 KiB", "fsync": 1}, drive=VOLATILE,
@@ -70,7 +75,7 @@ def test_a_flush_empties_the_whole_buffer():
     assert many.sync.mean > 2 * one.sync.mean
 
 
-def test_the_latency_of_a_write_does_not_hold_its_flush():
+def test_a_flush_is_no_part_of_its_write_and_free_behind_a_battery():
     """As fio counts: the write is answered, then the flush is submitted."""
     plain, flushed = (run({"raid": "raid1"}, more, drive=VOLATILE) for more in ({}, {"fsync": 1}))
     assert flushed.write.latency.mean == pytest.approx(plain.write.latency.mean, rel=0.15)
@@ -78,6 +83,12 @@ def test_the_latency_of_a_write_does_not_hold_its_flush():
     parts = flushed.write.latency.mean + flushed.sync.mean
     assert period == pytest.approx(parts, rel=0.01)
     assert flushed.sync.per_s == pytest.approx(flushed.total.iops.value, rel=0.01)
+    # A controller with a protected cache answers a flush itself.
+    volume = {"raid": "raid5", "chunk": "64 KiB", "engine": "hardware-raid"}
+    plain, flushed = (run(volume, more, requests=2_000) for more in ({}, {"fsync": 1}))
+    writes = [sum(m.writes_per_request for m in r.members) for r in (plain, flushed)]
+    assert writes[1] == pytest.approx(writes[0], rel=0.1)
+    assert flushed.sync.mean < 100e-6
 
 
 @pytest.mark.parametrize("sync", ["dsync", "sync"])
@@ -89,29 +100,6 @@ def test_write_through_waits_for_the_die_of_a_volatile_drive_only(sync):
         assert least <= difference <= most
         sent = [sum(m.writes_per_request for m in r.members) for r in (plain, through)]
         assert sent[0] == pytest.approx(sent[1])  # no command more: it is a bit of the write
-
-
-def test_a_battery_makes_write_through_and_flushes_free():
-    """A controller with a protected cache answers a flush itself."""
-    volume = {"raid": "raid5", "chunk": "64 KiB", "engine": "hardware-raid"}
-    plain, flushed = (run(volume, more, requests=2_000) for more in ({}, {"fsync": 1}))
-    writes = [sum(m.writes_per_request for m in r.members) for r in (plain, flushed)]
-    assert writes[1] == pytest.approx(writes[0], rel=0.1)
-    assert flushed.sync.mean < 100e-6
-
-
-def test_jbod_flushes_its_drive():
-    drives = [{"profile": VOLATILE, "count": 4}]
-    asked = scenario({"raid": "raid0"}, {**ALONE, "fsync": 1, "targets": ["drive0"]}, drives=drives)
-    result = ns.simulate(asked, requests=2_000, reliefs=False, certainty=False)
-    assert [m.writes_per_request for m in result.members] == pytest.approx([2, 0, 0, 0])
-
-
-def test_a_captured_drive_holds_no_flushes():
-    latencies = {"queue_depth": 1, "block_size": "4 KiB", "write_us": [100.0]}
-    drives = [{"profile": {"extends": "sata-ssd", "latencies": latencies}, "count": 2}]
-    with pytest.raises(ScenarioError, match="holds no flushes"):
-        ready_for({"raid": "raid1"}, {**ALONE, "fsync": 1}, drives=drives)
 
 
 TEN = {"raid": "raid10", "chunk": "64 KiB", "bitmap": "internal"}
@@ -163,15 +151,12 @@ def test_disks_pay_at_almost_every_write():
     assert slow < 0.75 * fast
 
 
-def test_a_busy_array_keeps_its_regions_dirty():
+def test_a_bitmap_costs_busy_and_light_loads_less_than_disks():
     assert writes(TEN, {"read": 0.0, "threads": 8, "outstanding": 16})[1] == pytest.approx(
         2, rel=0.005
     )
     narrow = {**ALONE, "span": "10 GiB"}
     assert writes(TEN, narrow)[1] == pytest.approx(2, rel=0.005)
-
-
-def test_a_light_load_on_a_large_array_pays_sometimes():
     regions = 2 * 1.6e12 / (64 << 20)
     # several outstanding: a bitmap write of 512 B is slow, and one alone would not reach the limit
     found = writes(TEN, {**ALONE, "outstanding": 8, "rate_limit": "5k/s"})[1]

@@ -124,15 +124,12 @@ def test_a_stream_is_what_the_stripe_cache_makes_of_it(geometry, op, block_size)
     np.testing.assert_allclose(mean.member_write_bytes * n_cycle, sums[1], atol=1e-3)
 
 
-def test_a_chunk_longer_than_the_stripe_cache_is_forgotten_in_time():
+def test_parity_writes_come_in_two_phases_and_rows_are_forgotten_in_time():
     """256 rows a chunk still fit the stripe cache, 512 are gone when the stream comes back."""
     kept = plan_table(RaidGeometry(5, 4, 1024 * KIB), "write", 4096, "sequential")
     lost = plan_table(RaidGeometry(5, 4, 2048 * KIB), "write", 4096, "sequential")
     assert expectation(kept).reads == pytest.approx(2 / 3)
     assert expectation(lost).reads == pytest.approx(2)
-
-
-def test_children_of_a_parity_write_come_in_two_phases():
     table = plan_table(RaidGeometry(5, 4, 64 * KIB), "write", 64 * KIB)
     for index in range(table.n_plans):
         reads, writes = table.plan(index)
@@ -162,14 +159,11 @@ def test_commands_of_the_stripe_cache_are_whole_pages_within_the_limits(limit):
     assert set(table.child_bytes[table.child_is_write].tolist()) == {8 * KIB}
 
 
-def test_zones_of_a_raid0_count_by_their_length():
+def test_spans_and_zones_count_by_their_length():
     sizes = (1024 * KIB, 2048 * KIB, 2048 * KIB)
     geometry = RaidGeometry(0, 3, 64 * KIB, member_size=sizes)
     mean = expectation(plan_table(geometry, "write", 4096))
     np.testing.assert_allclose(mean.member_writes, np.array(sizes) / sum(sizes), rtol=2e-3)
-
-
-def test_a_short_span_touches_only_its_members():
     geometry = RaidGeometry(0, 4, 64 * KIB)
     mean = expectation(plan_table(geometry, "read", 4096, span=128 * KIB))
     np.testing.assert_allclose(mean.member_reads, [0.5, 0.5, 0, 0])

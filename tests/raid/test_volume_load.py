@@ -26,7 +26,7 @@ def run(volume, load=None, requests=20_000, **more):
     )
 
 
-def test_a_rebuild_runs_at_its_largest_speed_and_says_how_long_it_takes():
+def test_speeds_of_a_rebuild_and_what_it_costs_the_load():
     light = {"threads": 1, "outstanding": 1}
     result = run({**LOST, "rebuild": True}, light)
     assert result.rebuild.bytes_per_s == pytest.approx(204.8e6, rel=0.02)
@@ -36,9 +36,6 @@ def test_a_rebuild_runs_at_its_largest_speed_and_says_how_long_it_takes():
     assert {"bytes_per_s", "hours", "drive", "volume"} <= found.keys()
     assert found["drive"] == "drive1"
     assert run(LOST, light, 5_000).to_json()["rebuild"] is None
-
-
-def test_limits_of_the_rebuild_speed():
     load = {"threads": 4, "outstanding": 16}
     slow = run({**LOST, "rebuild": True, "sync_speed_max": "20 MB/s"}, load)
     assert slow.rebuild.bytes_per_s == pytest.approx(20e6, rel=0.15)
@@ -47,6 +44,13 @@ def test_limits_of_the_rebuild_speed():
     forced = run({**fast, "sync_speed_min": "1.5 GB/s"}, load)
     assert 200e6 < paced.rebuild.bytes_per_s < 1.2e9
     assert forced.rebuild.bytes_per_s > 1.2 * paced.rebuild.bytes_per_s
+    load = {"threads": 4, "outstanding": 16, "read": 1.0}
+    latency = [
+        run({**LOST, **more}, load).total.latency.mean
+        for more in ({}, {"rebuild": True, "rebuilt": 0.0}, {"rebuild": True, "rebuilt": 1.0})
+    ]
+    assert latency[1] > 1.005 * latency[0]
+    assert latency[2] < latency[1]  # what is restored needs no other member
 
 
 @pytest.mark.long
@@ -63,25 +67,12 @@ def test_a_raised_least_speed_is_no_addition():
     assert above == pytest.approx(1.5 * alone, rel=0.05)
 
 
-def test_what_the_rebuild_costs_the_load():
-    load = {"threads": 4, "outstanding": 16, "read": 1.0}
-    latency = [
-        run({**LOST, **more}, load).total.latency.mean
-        for more in ({}, {"rebuild": True, "rebuilt": 0.0}, {"rebuild": True, "rebuilt": 1.0})
-    ]
-    assert latency[1] > 1.005 * latency[0]
-    assert latency[2] < latency[1]  # what is restored needs no other member
-
-
-def test_disks_rebuild_at_the_least_speed_under_load():
+def test_rebuilds_of_disks_under_load_and_checks_beside_it():
     """With a deep queue on slow disks one window at a time would fall below sync_speed_min."""
     load = {"threads": 16, "outstanding": 32}
     drives = [{"profile": "hdd-7200", "count": 4}]
     result = run({**LOST, "rebuild": True}, load, 3_000, drives=drives)
     assert result.rebuild.bytes_per_s == pytest.approx(1.024e6, rel=0.25)
-
-
-def test_a_check_reads_every_member_beside_the_load():
     load = {"threads": 1, "outstanding": 1, "read": 1.0}
     result = run({**RAID5, "rebuild": True}, load)
     assert result.rebuild.drive is None
@@ -104,13 +95,10 @@ def test_a_hot_spare_takes_over_unless_told_not_to(rebuild):
     assert says == (rebuild is None)
 
 
-def test_a_spare_that_is_too_small():
+def test_spares_that_are_too_small_and_members_that_stay_missing():
     drives = [{"profile": "intel-p4610-6.4tb", "count": 4}, {"profile": "intel-p4610-1.6tb"}]
     with pytest.raises(GeometryError, match="drive4 is too small a spare"):
         ready_for({**LOST, "spares": 1}, drives=drives)
-
-
-def test_the_second_missing_member_of_a_raid6_stays_missing():
     volume = ready_for({"raid": "raid6", "degraded": [0, 3], "rebuild": True}, count=6)
     found = volume.scenario.volumes[0]
     assert (found.rebuilding, found.degraded) == (0, (3,))
@@ -157,7 +145,7 @@ MANY_WORKERS = {"engine": {"extends": "linux-md", "rows": {"shared": 0}}, "group
 """Or md's own threads and locks hold the writes back."""
 
 
-def test_a_small_stripe_cache_holds_writes_back():
+def test_a_small_stripe_cache_holds_writes_back_and_no_reads():
     load = {"threads": 8, "outstanding": 16, "read": 0.0}
     many = {**RAID5, **MANY_WORKERS}
     small, large = (run({**many, "stripe_cache": rows}, load) for rows in (17, 8192))
@@ -165,33 +153,25 @@ def test_a_small_stripe_cache_holds_writes_back():
     gate = next(s for s in small.stations if s.name.endswith("stripe cache"))
     assert gate.utilization > 0.9
     assert not any(s.name.endswith("stripe cache") for s in large.stations)
-
-
-def test_reads_do_not_wait_for_the_stripe_cache():
     load = {"threads": 8, "outstanding": 16, "read": 1.0}
     small, large = (run({**RAID5, "stripe_cache": rows}, load) for rows in (17, 8192))
     assert small.total.iops.value == pytest.approx(large.total.iops.value)
 
 
-def test_the_controllers_cache_hides_the_members_from_a_light_load():
+def test_a_controllers_cache_hides_the_members_but_not_in_the_long_run():
     light = {"threads": 1, "outstanding": 1, "read": 0.0}
     cached = {**RAID5, "engine": "hardware-raid"}
     plain = {**cached, "engine": "tri-mode-9460"}
     drives = [{"profile": "sas-ssd", "count": 4}]
     fast, slow = (run(v, light, 5_000, drives=drives) for v in (cached, plain))
     assert fast.total.latency.mean < 0.6 * slow.total.latency.mean
-
-
-def test_the_controllers_cache_is_no_faster_than_the_members_in_the_long_run():
     heavy = {"threads": 8, "outstanding": 16, "read": 0.0}
     drives = [{"profile": "hdd-7200", "count": 4}]
-    cached = {**RAID5, "engine": "hardware-raid"}
-    plain = {**cached, "engine": "tri-mode-9460"}
     found = [run(v, heavy, 12_000, drives=drives).total.iops.value for v in (cached, plain)]
     assert found[0] == pytest.approx(found[1], rel=0.25)
 
 
-def test_a_sector_inside_another_costs_the_drive_reads():
+def test_sectors_inside_of_others_cost_reads_and_multiply_a_penalty():
     """4 KiB writes that start inside a 4 KiB sector: both ends are read first (512e)."""
     alone = {"threads": 1, "outstanding": 1, "read": 0.0}
     straight, inside = (run({"raid": "raid0"}, {**alone, "offset": o}) for o in ("0 B", "512 B"))
@@ -200,11 +180,8 @@ def test_a_sector_inside_another_costs_the_drive_reads():
     between = some.total.latency.mean - straight.total.latency.mean
     whole = inside.total.latency.mean - straight.total.latency.mean
     assert between == pytest.approx(7 / 8 * whole, rel=0.1)
-
-
-def test_512_byte_rows_on_4k_media_multiply_the_penalty_of_storage_spaces():
-    """A cluster that is not aligned: two reads and two writes as ever, each of two sectors, and
-    each write with two reads in its drive: 4 commands, 12 sectors and more."""
+    # A cluster that is not aligned: two reads and two writes as ever, each of two sectors, and
+    # each write with two reads in its drive: 4 commands, 12 sectors and more.
     load = {"read": 0.0, "threads": 1, "outstanding": 1, "offset": "512 B"}
     volume = {"raid": "raid5", "engine": "storage-spaces-parity", "chunk": "64 KiB"}
     ready = ready_for(volume, load)
