@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from nvmesim.show.charts import result as charts
-from nvmesim.show.charts.base import FEWEST_BEYOND
+from nvmesim.show.charts.base import FEWEST_BEYOND, log_ticks
 from nvmesim.show.charts.result import timeline
 from nvmesim.show.charts.sweep import heat, scaling
 from nvmesim.show.palette import LOADS
@@ -115,6 +115,11 @@ def test_scaling_heat_map_and_timeline_have_what_they_show():
     assert row["lane"] == "request 3, command 1"
     assert row["waits"] == 1.0
     assert row["served"] == 58.0
+
+
+def test_ticks_of_no_value_and_of_many_decades():
+    assert log_ticks([]) == [1.0]
+    assert len(log_ticks([1.0, 1e7])) == 8
 
 
 def grey(colour):
