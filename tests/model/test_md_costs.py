@@ -78,11 +78,15 @@ def test_threads_of_a_faster_host_pay_less_in_md_too():
     assert rate(0.5) == pytest.approx(2 * rate(1.0), rel=0.02)
 
 
-def test_a_row_that_is_written_whole_costs_half():
+def test_rows_that_are_written_whole_or_read_degraded():
     whole = {"threads": 4, "outstanding": 4, "read": 0.0, "block_size": "256 KiB"}
     found = run({"raid": "raid6"}, whole)
     n = 16  # rows of 4 data members
     assert found.total.iops.value == pytest.approx(1e6 / (n * row_us(6) / 2 + 26.2), rel=0.02)
+    reads = {"threads": 16, "outstanding": 16, "read": 1.0}
+    found = run({"raid": "raid5", "degraded": [0]}, reads)
+    assert found.bottleneck.station == "volume0 raid5d"
+    assert found.total.iops.value == pytest.approx(6 * 1e6 / (row_us(6) / 2), rel=0.05)
 
 
 @pytest.mark.parametrize("drives", [4, 8])
@@ -130,7 +134,7 @@ def test_an_external_bitmaps_page_is_written_before_the_first_write_to_a_region(
         assert page < more < 3 * page
 
 
-def test_workers_take_part_and_share_locks():
+def test_workers_take_part_share_locks_and_are_a_group_a_node():
     alone = run({"raid": "raid6"}).total.iops.value
     two = run({"raid": "raid6", "group_thread_cnt": 2}, cores=32).total.iops.value
     assert 1.5 * alone < two < 2.1 * alone
@@ -139,18 +143,8 @@ def test_workers_take_part_and_share_locks():
     shared = get("raid-engine", "linux-md").rows.shared.value / GHZ / 1e3
     assert many.total.iops.value == pytest.approx(1e6 / (shared * 32), rel=0.03)
     assert many.cpu.logical_utilization > 0.8  # most of it waits for the locks
-
-
-def test_workers_are_a_group_a_node():
     two = tables({"raid": "raid5", "group_thread_cnt": 4}, sockets=2)
     assert resolve(scenario_from_dict(two)).volumes[0].workers == 8
-
-
-def test_a_degraded_read_costs_rows():
-    reads = {"threads": 16, "outstanding": 16, "read": 1.0}
-    found = run({"raid": "raid5", "degraded": [0]}, reads)
-    assert found.bottleneck.station == "volume0 raid5d"
-    assert found.total.iops.value == pytest.approx(6 * 1e6 / (row_us(6) / 2), rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -186,15 +180,12 @@ def test_waiting_for_a_lock_burns_the_waiters_cpu():
     assert gains["two arrays of half the members"] == pytest.approx(1, abs=0.05)
 
 
-def test_a_lock_goes_round_more_slowly_between_sockets():
+def test_locks_go_round_more_slowly_between_sockets_and_mirrors_wake_nobody():
     load = {"threads": 32, "outstanding": 16, "read": 1.0}
     one = run({"raid": "raid1", "kernel": "5.10"}, {**load, "socket": 0}, drives=2, sockets=2)
     both = run({"raid": "raid1", "kernel": "5.10"}, load, drives=2, sockets=2)
     assert one.total.iops.value == pytest.approx(1e6 / 0.68, rel=0.02)
     assert both.total.iops.value == pytest.approx(1e6 / (0.68 + 0.5 * 3 * 0.092), rel=0.02)
-
-
-def test_mirrors_wake_nobody_since_6_5():
     writes = {"threads": 16, "outstanding": 16, "read": 0.0}
     before, after = (
         run({"raid": "raid1", "kernel": kernel}, writes, drives=2) for kernel in ("6.3", "6.5")
@@ -203,16 +194,13 @@ def test_mirrors_wake_nobody_since_6_5():
     assert after.total.iops.value > 2 * before.total.iops.value
 
 
-def test_threads_that_share_a_drive_slow_each_other():
+def test_threads_that_share_a_drive_slow_each_other_and_a_file_each_is_tried():
     load = {"threads_total": 4, "outstanding": 32, "read": 1.0}
     shared = {**tables({}, load, drives=1, per_sharer=600), "volume": []}
     alone = {**tables({}, load, drives=1), "volume": []}
     slow, fast = plain(shared), plain(alone)
     assert slow.total.iops.value == pytest.approx(4e6 / ((3000 + 3 * 600) / GHZ / 1e3), rel=0.02)
     assert fast.total.iops.value == pytest.approx(4e6 / (3000 / GHZ / 1e3), rel=0.02)
-
-
-def test_a_file_a_thread_is_tried():
     load = {"threads": 4, "outstanding": 32, "read": 1.0}
     shared = {**tables({}, load, drives=1, per_sharer=600), "volume": []}
     found = simulate(scenario_from_dict(shared)).bottleneck
@@ -220,26 +208,30 @@ def test_a_file_a_thread_is_tried():
     assert gains["one file a thread"] == pytest.approx(4800 / 3000 - 1, rel=0.1)
 
 
-def test_threads_full_of_md_are_stopped_by_it():
+def test_threads_of_raid0_are_stopped_by_md_and_one_member_costs_it_too():
     reads = {"threads": 16, "outstanding": 16, "read": 1.0}
     old = run({"raid": "raid0", "kernel": "5.15"}, reads)
     assert old.bottleneck.verdict == "raid-engine"
     assert "RAID engine's" in old.bottleneck.sentence
     one = run({"raid": "raid0", "kernel": "5.15"}, {**reads, "threads": 1})
     assert one.bottleneck.verdict == "cpu"
-
-
-def test_a_raid0_of_one_member_costs_what_md_costs():
     reads = {"threads": 1, "outstanding": 64, "read": 1.0}
     found = run({"raid": "raid0"}, reads, drives=1)
     assert found.total.iops.value == pytest.approx(1e9 * GHZ / (3000 + 1000 + 500), rel=0.02)
 
 
-def test_kernels_between_two_are_the_older():
+def test_kernels_between_two_are_the_older_and_old_names_stay():
     scenario = tables({"raid": "raid5", "kernel": "5.15"})
     said = resolve(scenario_from_dict(scenario)).assumptions
     assert any("5.15 costs what 5.14 does" in text for text in said)
     assert known_kernel("6.17", ("4.18", "6.12")) == "6.12"
+    both = (
+        resolve(scenario_from_dict(tables({"raid": "raid5", key: 512}))).volumes[0].stripe_cache
+        for key in ("stripe_cache", "stripe_cache_size")
+    )
+    assert list(both) == [512, 512]
+    with pytest.raises(CatalogError):
+        known_kernel("3.0", ("4.18",))
 
 
 @pytest.mark.parametrize(
@@ -264,27 +256,27 @@ def test_what_cannot_be_is_said(volume, error, says):
     assert "\n" not in str(found.value)
 
 
-def test_old_names_stay():
-    both = (
-        resolve(scenario_from_dict(tables({"raid": "raid5", key: 512}))).volumes[0].stripe_cache
-        for key in ("stripe_cache", "stripe_cache_size")
-    )
-    assert list(both) == [512, 512]
-    with pytest.raises(CatalogError):
-        known_kernel("3.0", ("4.18",))
-
-
 def rebuild(volume, **more):
     return run({"sync_speed_max": "20 GB/s", "rebuild": True, **volume}, {}, **more)
 
 
-def test_a_rebuild_needs_no_load():
+def test_a_rebuild_needs_no_load_and_its_limit_is_said():
     found = rebuild({"raid": "raid6", "degraded": [1]})
     rows = get("raid-engine", "linux-md").rows
     us = (rows.restore.value + rows.per_member.value * 6) / GHZ / 1e3 + 5 * 4096 / 10e9 * 1e6
     assert found.rebuild.bytes_per_s == pytest.approx(4096 / us * 1e6, rel=0.02)
     assert found.rebuild.hours == pytest.approx(10e9 / found.rebuild.bytes_per_s / 3600, rel=0.01)
     assert found.bottleneck.station == "volume0 raid5d"
+    limited = rebuild({"raid": "raid5", "degraded": [0], "sync_speed_max": "200 MB/s"})
+    assert limited.rebuild.bytes_per_s == pytest.approx(200e6, rel=0.02)
+    assert [w.code for w in limited.warnings if "sync_speed_max" in w] == ["sync-speed-max"]
+    assert not any(
+        "sync_speed_max" in w for w in rebuild({"raid": "raid5", "degraded": [0]}).warnings
+    )
+    with pytest.raises(GeometryError, match=r"no member is missing.*check = true"):
+        scenario_from_dict(tables({"raid": "raid5", "rebuild": True}, {}))
+    with pytest.raises(ScenarioError, match="workload is missing"):
+        scenario_from_dict(tables({"raid": "raid5"}, {}))
 
 
 def test_workers_make_it_faster_and_many_members_slower():
@@ -297,32 +289,13 @@ def test_workers_make_it_faster_and_many_members_slower():
     assert wider.rebuild.bytes_per_s < 0.7 * wide.rebuild.bytes_per_s
 
 
-def test_a_limit_that_holds_it_is_said():
-    limited = rebuild({"raid": "raid5", "degraded": [0], "sync_speed_max": "200 MB/s"})
-    assert limited.rebuild.bytes_per_s == pytest.approx(200e6, rel=0.02)
-    assert [w.code for w in limited.warnings if "sync_speed_max" in w] == ["sync-speed-max"]
-    assert not any(
-        "sync_speed_max" in w for w in rebuild({"raid": "raid5", "degraded": [0]}).warnings
-    )
-
-
-def test_nothing_to_rebuild_is_refused():
-    with pytest.raises(GeometryError, match=r"no member is missing.*check = true"):
-        scenario_from_dict(tables({"raid": "raid5", "rebuild": True}, {}))
-    with pytest.raises(ScenarioError, match="workload is missing"):
-        scenario_from_dict(tables({"raid": "raid5"}, {}))
-
-
-def test_reads_of_an_empty_drive_ask_no_die():
+def test_reads_of_an_empty_drive_ask_no_die_and_wait_for_no_program():
     drive = {"profile": "samsung-980pro-1tb", "state": "empty"}
     load = {"threads": 1, "outstanding": 1, "read": 1.0}
     scenario = {**tables({}, load), "volume": [], "drives": [drive]}
     empty, full = plain(scenario), plain({**scenario, "drives": [{**drive, "state": "fresh"}]})
     assert empty.total.latency.mean < 0.5 * full.total.latency.mean
-
-
-def test_reads_of_an_empty_drive_wait_for_no_program():
-    """A RAID5 write reads first: on full dies it would wait for what is being programmed."""
+    # A RAID5 write reads first: on full dies it would wait for what is being programmed.
     slow = {"extends": "samsung-980pro-1tb", "write": {"program": "5 ms"}}
     asked = tables({"raid": "raid5"}, {"threads": 1, "outstanding": 1, "read": 0.0})
     fast, other = (

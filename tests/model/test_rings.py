@@ -17,16 +17,13 @@ FAST = (
 ALONE = (*ONE, *FAST, "drives.0.count=1", "workload.0.block_size=512 B")
 
 
-def test_a_full_batch_pays_once_what_each_paid():
+def test_a_full_batch_pays_once_and_at_depth_1_it_is_one_request():
     """4,000 cycles a request at 2 GHz; of 1,600 a batch of 16 leaves 100."""
     per_batch = "server.stack.per_batch=1600"
     assert run(*ALONE, per_batch).total.iops.value == pytest.approx(500e3, rel=0.01)
     batched = run(*ALONE, per_batch, "workload.0.iodepth_batch=16")
     assert batched.total.iops.value == pytest.approx(2e9 / 2500, rel=0.02)
     assert batched.cpu.cycles_per_io == pytest.approx(2500, rel=0.02)
-
-
-def test_at_depth_1_a_batch_is_one_request():
     one = (*ONE, *FAST, "workload.0.outstanding=1", "server.stack.per_batch=1600")
     alone, batched = run(*one), run(*one, "workload.0.iodepth_batch=16")
     # what submits is paid when it is reaped
@@ -55,7 +52,7 @@ def test_batches_let_interrupts_merge():
     assert 4000 + 2000 / 16 < merged < 4000 + 2000 / 4
 
 
-def test_a_thread_of_the_kernel_submits():
+def test_a_thread_of_the_kernel_submits_and_interrupts_come_where_it_was_asked():
     """2,000 cycles to submit, 500 of them a call's: the kernel's thread takes 1,300, 200 are left.
 
     It is what stops a load of one thread: that has 1,700 left with what it reaps.
@@ -71,15 +68,9 @@ def test_a_thread_of_the_kernel_submits():
     # its CPU is taken at any load: here two threads, one that polls and one that is not full
     own = 2e9 / 1300 * (200 + 500) / 2e9
     assert found.cpu.logical_utilization == pytest.approx((1 + own) / 8, rel=0.03)
-
-
-def test_interrupts_come_to_the_cpu_that_submitted():
     sets = (*ALONE, "server.stack.sqpoll=200", "server.stack.complete=1000")
     found = run(*sets, "workload.0.sqthread_poll=true", "server.stack.interrupt=1000")
     assert found.total.iops.value == pytest.approx(2e9 / (1800 + 1000), rel=0.02)
-
-
-def test_sqpoll_needs_a_stack_that_can():
     with pytest.raises(ScenarioError, match="has no thread that polls for submissions"):
         resolved("workload.0.sqthread_poll=true")
 
@@ -119,23 +110,14 @@ def test_throughput_is_that_of_one_round_after_another(depth):
     assert answer(disk(), depth).iops == pytest.approx(depth / (BASE + depth * EACH), rel=0.015)
 
 
-def test_a_round_takes_no_more_than_its_most():
+def test_rounds_have_a_most_a_bandwidth_and_longer_writes():
     iops = answer(disk(most=Quantity(value=4)), 64).iops
     assert iops == pytest.approx(4 / (BASE + 4 * EACH), rel=0.02)
-
-
-def test_what_a_request_has_beyond_4_kib_goes_at_the_bandwidth():
     made = disk().model_copy(update={"read_bandwidth": Quantity(value=1e9)})
     took = answer(made, 1, size=65536).mean_s
     assert took == pytest.approx(BASE + EACH + (65536 - 4096) / 1e9, rel=0.02)
-
-
-def test_writes_may_add_more_than_reads():
     slow = answer(disk(), 16, read=0.0).iops
     assert slow == pytest.approx(16 / (BASE + 16 * 2 * EACH), rel=0.02)
-
-
-def test_all_in_flight_leave_together_at_any_depth():
     answered = answer(disk(), 64)  # no port lets some of them miss their round
     assert answered.percentiles_s[99.9] == pytest.approx(answered.percentiles_s[50.0], rel=0.15)
 

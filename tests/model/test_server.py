@@ -57,25 +57,12 @@ def resolved(*sets):
     return resolve(scenario_from_dict(tables(*sets)))
 
 
-def test_dma_holds_the_memory_for_bytes_over_bandwidth():
+def test_dma_copies_and_parity_use_the_memory():
     """Six channels of 2,666 MT/s and 8 bytes, of which 80 % are usable."""
     memory = station(run(), "socket0 memory")
     assert memory.kind == "link"
     assert memory.service_mean_s == pytest.approx(4096 / (6 * 2666e6 * 8 * 0.8), rel=1e-3)
     assert memory.visits_per_request == pytest.approx(1, rel=1e-3)
-
-
-def test_one_slow_channel_is_what_stops_large_reads():
-    slow = 'server.sockets.0.memory={ channels = 1, rate = "800 MT/s" }'
-    found = run(slow, 'workload.0.block_size="128 KiB"', reliefs=True)
-    assert found.bottleneck.station == "socket0 memory"
-    assert found.bottleneck.verdict == "link"
-    assert found.total.bytes_per_s.value == pytest.approx(800e6 * 8 * 0.8, rel=0.02)
-    relief = {r.change: r.gain for r in found.bottleneck.reliefs}["twice the memory channels"]
-    assert relief > 0.2
-
-
-def test_copies_and_parity_use_the_memory_too():
     copied = station(run("server.stack.copies=1"), "socket0 memory")
     once = station(run(), "socket0 memory")
     assert copied.visits_per_request == pytest.approx(2, rel=1e-3)
@@ -88,6 +75,16 @@ def test_copies_and_parity_use_the_memory_too():
     assert parity.visits_per_request * parity.service_mean_s == pytest.approx(
         (4 + 2) * once.service_mean_s, rel=0.02
     )
+
+
+def test_one_slow_channel_is_what_stops_large_reads():
+    slow = 'server.sockets.0.memory={ channels = 1, rate = "800 MT/s" }'
+    found = run(slow, 'workload.0.block_size="128 KiB"', reliefs=True)
+    assert found.bottleneck.station == "socket0 memory"
+    assert found.bottleneck.verdict == "link"
+    assert found.total.bytes_per_s.value == pytest.approx(800e6 * 8 * 0.8, rel=0.02)
+    relief = {r.change: r.gain for r in found.bottleneck.reliefs}["twice the memory channels"]
+    assert relief > 0.2
 
 
 @pytest.mark.parametrize("mps", [128, 256, 512])
@@ -135,7 +132,7 @@ def test_vmd_costs_each_drive_alike():
         assert 0.10 <= loss <= 0.25
 
 
-def test_a_read_across_sockets_by_hand():
+def test_a_read_and_a_write_across_sockets_by_hand():
     """Data and ownership requests one way, grants and acknowledgements the other."""
     found = run(*TWO, ON_1)
     raw, lines = 2 * 20.8e9, 64
@@ -147,11 +144,7 @@ def test_a_read_across_sockets_by_hand():
         2 * 4096 / (6 * 2666e6 * 8 * 0.8), rel=1e-3
     )
     assert not has(found, "socket0 memory")
-
-
-def test_a_write_across_sockets_by_hand():
     found = run(*TWO, ON_1, "workload.0.read=0")
-    raw, lines = 2 * 20.8e9, 64
     assert station(found, "upi 1>0").service_mean_s == pytest.approx(4096 / (raw * 0.82), rel=1e-3)
     assert station(found, "upi 0>1").service_mean_s == pytest.approx(lines * 8 / raw, rel=1e-3)
 
@@ -176,6 +169,10 @@ def test_credits_bound_what_the_wire_would_carry():
     assert {r.change: r for r in more}["3 UPI links instead of 2"].gain == pytest.approx(
         0.5, abs=0.05
     )
+    assert suspects(found)["credits"].utilization == pytest.approx(1.0, abs=0.02)
+    assert suspects(found)["wire"].utilization == pytest.approx(10.24 / (41.6 * 0.82), rel=0.03)
+    assert "bound by credits" in found.crossing.sentence()
+    assert found.to_json()["crossing"]["suspects"][0]["name"] == "wire"
 
 
 @pytest.mark.parametrize(("links", "more"), [(2, "3 UPI links instead of 2"), (3, None)])
@@ -202,14 +199,11 @@ def test_remote_costs_by_what_is_remote(case):
         assert run(*TWO, ON_0, *sets).cpu.cycles_per_io == pytest.approx(4000, rel=0.01)
 
 
-def test_what_sockets_share_costs_cycles_only_if_they_share_it():
+def test_what_sockets_share_and_interrupts_elsewhere_cost_cycles():
     shared = "server.stack.shared=1000"
     both = run(*TWO, shared)
     assert both.cpu.cycles_per_io == pytest.approx(5000, rel=0.01)
     assert run(*TWO, shared, ON_0).cpu.cycles_per_io == pytest.approx(4000, rel=0.01)
-
-
-def test_interrupts_elsewhere_take_cycles_there():
     sets = ("server.stack.interrupt=1000", ON_0, "workload.0.interrupts=1")
     found = run(*TWO, *sets)
     here, there = (s.logical_utilization for s in found.cpu.sockets)
@@ -267,7 +261,7 @@ def suspects(result):
     return {s.name: s for s in result.crossing.suspects}
 
 
-def test_what_crosses_is_told_apart():
+def test_what_crosses_is_told_apart_and_nothing_is_said_where_nothing_does():
     """4 KiB reads: bytes by hand, nothing is full, one more link changes nothing."""
     found = run(*TWO, ON_1, reliefs=True, precision=0.005)
     wire = 2 * 20.8e9 * 0.82
@@ -281,18 +275,6 @@ def test_what_crosses_is_told_apart():
     more = gains["3 UPI links instead of 2"]
     assert more.gain == pytest.approx(0, abs=0.005)
     assert more.gain_low < 0 < more.gain_high
-
-
-def test_credits_bind_and_the_wire_does_not():
-    large = ('workload.0.block_size="128 KiB"', "drives.0.count=8", ON_1)
-    found = run(*TWO, *large, "server.interconnect.credits=16")
-    assert suspects(found)["credits"].utilization == pytest.approx(1.0, abs=0.02)
-    assert suspects(found)["wire"].utilization == pytest.approx(10.24 / (41.6 * 0.82), rel=0.03)
-    assert "bound by credits" in found.crossing.sentence()
-    assert found.to_json()["crossing"]["suspects"][0]["name"] == "wire"
-
-
-def test_nothing_is_said_where_nothing_crosses():
     assert run(*TWO, ON_0).crossing is None
     assert run().to_json()["crossing"] is None
 
