@@ -35,7 +35,7 @@ def raid():
     return best(RAID, p99="500 us", over={"volume.raid": ["raid10", "raid0", "raid5"]})
 
 
-def test_the_load_found_holds_with_its_interval_and_a_larger_one_does_not():
+def test_the_load_found_holds_with_its_interval_and_is_what_its_run_says():
     search = LoadSearch(resolve(scenario_from_dict(ONE)), LoadGoal(p99=300e-6))
     found = search.largest()
     p99 = found.result.total.latency.percentiles[99.0]
@@ -47,10 +47,7 @@ def test_the_load_found_holds_with_its_interval_and_a_larger_one_does_not():
     beyond = [t.iops for t in found.trials if not t.holds]
     assert beyond, "no load beyond the goal was tried: the largest is not known to be the largest"
     assert 0.9 * min(beyond) < found.result.total.iops.value < min(beyond)
-
-
-def test_what_is_shown_is_what_the_deciding_run_says():
-    """The write buffers of this array fill after the short trials end: they show 8 % more."""
+    # The write buffers of this array fill after the short trials end: they show 8 % more.
     tables = in_state(OLTP, "degraded")
     found = LoadSearch(resolve(scenario_from_dict(tables)), LoadGoal(p99=1e-3)).largest()
     shown = next(t for t in found.trials if t.applied == found.applied)
@@ -60,27 +57,21 @@ def test_what_is_shown_is_what_the_deciding_run_says():
     assert max(t.iops for t in found.trials if t.holds) < 1.03 * shown.iops
 
 
-def test_a_tighter_goal_never_carries_more():
+def test_a_tighter_goal_never_carries_more_and_a_cpu_limit_is_kept():
     rates = [best(ONE, p99=limit).designs[0].states[0].iops for limit in ("200us", "1ms")]
     assert rates[0] < rates[1] * 1.01
-
-
-def test_a_cpu_limit_is_kept():
     found = best(ONE, cpu="10%").designs[0].states[0]
     assert found.met
     assert found.result.cpu.logical_utilization <= 0.10
 
 
-def test_a_rate_is_searched_up_to_the_bound_of_an_open_loop():
+def test_a_rate_is_searched_up_to_its_bound_and_given_up_after_a_few():
     tables = {**ONE, "workload": {"rate": "10k/s"}}
     found = best(tables, p99="400us").designs[0].states[0]
     assert found.met
     assert found.applied.rate == pytest.approx(found.iops, rel=0.03)
     assert found.iops > 100_000
     assert found.result.bottleneck.verdict != "unstable"
-
-
-def test_a_limit_that_no_rate_meets_is_given_up_after_a_few_rates():
     tables = {**RAID, "workload": {"rate": "40k/s"}}
     found = best(tables, p99="20us", states=["rebuilding"]).designs[0].states[0]
     assert not found.met
@@ -89,33 +80,31 @@ def test_a_limit_that_no_rate_meets_is_given_up_after_a_few_rates():
     assert min(t.applied.rate for t in found.trials) > 100
 
 
-def test_states_differ_and_a_rebuild_has_hours(raid):
+def test_states_differ_a_rebuild_has_hours_and_is_explained(raid):
     states = {d.values["volume.raid"]: {s.state: s for s in d.states} for d in raid.designs}
     five = states["raid5"]
     assert five["healthy"].iops > five["degraded"].iops
     assert 0.1 < five["rebuilding"].rebuild_hours < 1000
     assert five["healthy"].rebuild_hours is None
-
-
-def test_a_rebuild_that_carries_more_than_a_failed_drive_is_explained(raid):
-    """Half of a new mirror serves reads; parity is read for the rebuild as well."""
+    # Half of a new mirror serves reads; parity is read for the rebuild as well.
     rates = {d.name: {s.state: s.iops or 0.0 for s in d.states} for d in raid.designs if d.met}
     more = {name for name, r in rates.items() if r["rebuilding"] > 1.02 * r["degraded"]}
     assert "raid10" in more
     assert {note.partition(" ")[0] for note in raid.notes if "volume.rebuilt" in note} >= more
 
 
-def test_levels_of_drives_that_are_alone_are_looked_at_in_every_state():
+def test_states_of_drives_alone_of_pools_and_of_degraded_scenarios():
     alone = {key: table for key, table in RAID.items() if key != "volume"}
     found = best(alone, p99="500 us", over={"volume.raid": ["raid10"]})
     assert [s.state for s in found.designs[0].states] == ["healthy", "degraded", "rebuilding"]
-
-
-def test_a_pool_of_zfs_is_looked_at_healthy_and_degraded():
     zfs = {**RAID, "workload": {"threads": 4, "outstanding": 1}}
     found = best(zfs, p99="5 ms", over={"volume.raid": ["raidz1", "zfs-mirror"]}).designs
     assert [[s.state for s in d.states] for d in found] == [["healthy", "degraded"]] * 2
     assert all(d.met for d in found)
+    tables = {"volume": [{"raid": "raid5", "degraded": [2], "rebuild": True}]}
+    healthy = in_state(tables, "healthy")["volume"][0]
+    assert healthy == {"raid": "raid5", "degraded": [], "rebuild": False}
+    assert tables["volume"][0]["degraded"] == [2]
 
 
 def test_a_level_without_redundancy_loses_the_data_and_never_wins(raid):
@@ -127,20 +116,20 @@ def test_a_level_without_redundancy_loses_the_data_and_never_wins(raid):
     assert "raid0" in page
 
 
-def test_nothing_meets_it_says_which_limit_and_by_how_much():
+def test_what_nothing_meets_or_cannot_be_built_is_said():
     found = best(ONE, p99="20us")
     assert found.best is None
     assert found.designs[0].states[0].applied.in_flight == 1
     assert "p99 is" in str(found)
     assert "times 20 us" in str(found)
-
-
-def test_iops_that_are_not_reached_are_short_by_a_share():
     found = best(ONE, p99="1ms", iops="50M")
     answer = found.designs[0].states[0]
     assert not answer.met
     short = 1 - answer.iops / 50e6
     assert f"{100 * short:.0f} % short of 50M IOPS" in str(found)
+    with pytest.raises(InputError, match=r"nothing can be built; the first: .*at least 3") as found:
+        best(RAID, p99="1ms", over={"drives.count": [1, 2]})
+    assert "\n" not in str(found.value)
 
 
 @pytest.mark.parametrize(
@@ -178,19 +167,6 @@ def test_goals_that_cannot_be(how, said):
 )
 def test_a_missed_limit_is_said_in_words(miss, said):
     assert miss.words().startswith(said)
-
-
-def test_nothing_that_can_be_built_is_one_line():
-    with pytest.raises(InputError, match=r"nothing can be built; the first: .*at least 3") as found:
-        best(RAID, p99="1ms", over={"drives.count": [1, 2]})
-    assert "\n" not in str(found.value)
-
-
-def test_a_scenario_that_is_degraded_is_healthy_where_that_is_asked():
-    tables = {"volume": [{"raid": "raid5", "degraded": [2], "rebuild": True}]}
-    healthy = in_state(tables, "healthy")["volume"][0]
-    assert healthy == {"raid": "raid5", "degraded": [], "rebuild": False}
-    assert tables["volume"][0]["degraded"] == [2]
 
 
 def test_the_command_prints_writes_and_exits(tmp_path, file, capfd):

@@ -47,14 +47,11 @@ def changed(**changes):
     return goal_from_dict({**copy.deepcopy(GOAL), **changes})
 
 
-def test_the_cheapest_that_holds_is_chosen(chosen):
+def test_the_cheapest_that_holds_is_chosen_and_every_other_one_has_its_reason(chosen):
     assert values(chosen.chosen) == (4, "raid10")
     assert chosen.chosen.cost("price") == 1000 + 2000 + 4 * 500
     assert [values(c) for c in chosen.runner_ups] == [(6, "raid10")]
     assert "least price (5,000 EUR)" in str(chosen)
-
-
-def test_every_other_one_has_its_reason(chosen):
     by_values = {values(c): c for c in chosen.candidates}
     assert by_values[2, "raid10"].failed == "capacity"
     assert "47 % short of 3 TB" in by_values[2, "raid10"].reason
@@ -62,9 +59,6 @@ def test_every_other_one_has_its_reason(chosen):
     assert by_values[2, "raid5"].failed in ("scenario", "capacity")
     assert all(c.reason for c in chosen.candidates if c.state in ("rejected", "not simulated"))
     assert by_values[8, "raid5"].state in ("not simulated", "rejected")  # raid5d may not carry it
-
-
-def test_the_frame_has_one_row_a_candidate(chosen):
     frame = chosen.frame()
     assert len(frame) == 12
     assert frame["state"][0] == "chosen"
@@ -72,12 +66,15 @@ def test_the_frame_has_one_row_a_candidate(chosen):
     assert chosen.chart().to_dict()
 
 
-def test_bounds_spare_the_simulation():
+def test_bounds_spare_the_simulation_unless_all_are_asked_for():
     choice = choose(changed(constraints={"iops": "50M/s"}), workers=1)
     assert choice.chosen is None
     assert "iops fails first, in all of 12 candidates" in choice.nearest or "11" in choice.nearest
     assert "at most" in choice.nearest
     assert "short of 50M IOPS" in choice.nearest
+    choice = choose(changed(constraints={"drives": 4}), workers=1, everything=True)
+    assert not [c for c in choice.candidates if c.state == "not simulated"]
+    assert values(choice.chosen)[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -106,13 +103,7 @@ def test_a_goal_that_nothing_meets_says_what_fails_first(constraints, match):
     assert re.search(match, choice.nearest), choice.nearest
 
 
-def test_all_of_them_may_be_simulated():
-    choice = choose(changed(constraints={"drives": 4}), workers=1, everything=True)
-    assert not [c for c in choice.candidates if c.state == "not simulated"]
-    assert values(choice.chosen)[0] == 2
-
-
-def test_failed_drives_are_missing_in_the_simulation():
+def test_what_must_survive_is_simulated_with_drives_missing(chosen):
     goal = changed(failed=1, constraints={"drives": 4}, runner_ups=9)
     choice = choose(goal, workers=1)
     reasons = {values(c): (c.failed, c.reason) for c in choice.candidates}
@@ -124,10 +115,7 @@ def test_failed_drives_are_missing_in_the_simulation():
         return next(c.row["iops"] for c in found.candidates if values(c) == (4, "raid5"))
 
     assert iops(choice) < iops(healthy)
-
-
-def test_what_must_survive_must_also_carry_the_load_with_drives_missing(chosen):
-    """RAID5 of four reaches the goal whole, not with one drive missing; RAID10 does both."""
+    # RAID5 of four reaches the goal whole, not with one drive missing; RAID10 does both.
     by_values = {values(c): c for c in chosen.candidates}
     assert by_values[4, "raid5"].failed == "iops"
     whole = choose(changed(failed=0), workers=1)
@@ -147,7 +135,7 @@ def test_an_open_load_is_judged_by_whether_it_is_carried():
     assert "0.0%" not in " ".join(reasons)
 
 
-def test_the_example_asks_what_it_says():
+def test_the_example_asks_what_it_says_and_drives_alone_lose_data():
     goal = load_goal(EXAMPLES / "goal.toml")
     assert goal.missing == 1
     plan = make_plan(goal.candidates)
@@ -158,6 +146,9 @@ def test_the_example_asks_what_it_says():
     figures = fixed(resolve(scenario_from_dict(tables)), goal)
     assert (figures.drives, figures.price) == (8, 3000 + 8 * 420 + 2 * 1900)
     assert figures.power == 150 + 8 * 14 + 2 * 125
+    tables = {k: v for k, v in GOAL["scenario"].items() if k != "volume"}
+    figures = fixed(resolve(scenario_from_dict(tables)), goal_from_dict(GOAL))
+    assert (figures.survives, figures.capacity) == (0, 3.2e12)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +164,6 @@ def test_capacity_and_redundancy_follow_from_the_level(level, count, capacity, r
     assert fixed(resolved, goal_from_dict(GOAL)).capacity == capacity * volume.member_bytes
     assert survived(volume) == redundancy
     assert fixed(resolved, goal_from_dict(GOAL)).drives == count
-
-
-def test_drives_without_a_volume_lose_data_at_once():
-    tables = {k: v for k, v in GOAL["scenario"].items() if k != "volume"}
-    figures = fixed(resolve(scenario_from_dict(tables)), goal_from_dict(GOAL))
-    assert (figures.survives, figures.capacity) == (0, 3.2e12)
 
 
 @pytest.mark.parametrize(

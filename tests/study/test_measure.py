@@ -55,9 +55,13 @@ def stands_in(tmp_path, monkeypatch):
     return tell, lambda: [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_reads_are_asked_for_read_only_and_writes_are_not():
+def test_reads_are_asked_for_read_only_and_a_plan_overwrites_only_with_writes(tmp_path, capfd):
     for row in PLAN:
         assert ("--readonly" in options(row, "/dev/x")) == (row.op in ("read", "randread"))
+    assert run_command(["measure", "--plan"]) == 0
+    assert "write" not in capfd.readouterr().out
+    assert run_command(["measure", "/dev/nvme7n1", "--plan", "--writes"]) == 0
+    assert "--filename=/dev/nvme7n1" in capfd.readouterr().out
 
 
 @pytest.mark.slow
@@ -98,29 +102,23 @@ def test_a_row_that_fails_after_ctrl_c_was_interrupted(tmp_path):
         measure(plan(ended, tmp_path, stop=pressed.is_set))  # before its first row
 
 
-def test_a_budget_below_one_row_is_refused(tmp_path):
+def test_a_budget_below_one_row_and_a_failure_at_the_first_are_one_line(tmp_path):
     with pytest.raises(InputError, match="13 s"):
         measure(plan(SimulatedRunner("samsung-pm9a3-3.84tb"), tmp_path, budget_s=5.0))
-
-
-def test_ctrl_c_of_a_terminal_does_not_reach_fio(tmp_path):
-    line = "ps -o pgid= -p $$"
-    assert Machine().asked(line) != str(os.getpgrp())
-
-
-def test_what_takes_too_long_is_told_to_end(tmp_path):
-    """Killed, fio would leave its jobs running."""
-    ends_jobs = f"trap 'touch {tmp_path}/told; exit' TERM; sleep 30 & wait"
-    with pytest.raises(InfrastructureError, match="not ended after"):
-        Machine().run(["sh", "-c", ends_jobs], timeout=0.5)
-    assert (tmp_path / "told").exists()
-
-
-def test_a_failure_at_the_first_row_is_one_line(tmp_path):
     runner = SimulatedRunner("samsung-pm9a3-3.84tb", fails_at=0, error=InfrastructureError("no"))
     with pytest.raises(InfrastructureError, match="no"):
         measure(plan(runner, tmp_path))
     assert not (tmp_path / "rows").exists()
+
+
+def test_ctrl_c_does_not_reach_fio_and_what_takes_too_long_is_told_to_end(tmp_path):
+    line = "ps -o pgid= -p $$"
+    assert Machine().asked(line) != str(os.getpgrp())
+    # Killed, fio would leave its jobs running.
+    ends_jobs = f"trap 'touch {tmp_path}/told; exit' TERM; sleep 30 & wait"
+    with pytest.raises(InfrastructureError, match="not ended after"):
+        Machine().run(["sh", "-c", ends_jobs], timeout=0.5)
+    assert (tmp_path / "told").exists()
 
 
 @pytest.mark.long
@@ -230,13 +228,6 @@ def test_a_crash_at_the_first_row_leaves_nothing(tmp_path, stands_in, capfd, beh
     assert not profile.exists()
 
 
-def test_a_plan_overwrites_only_with_writes(tmp_path, capfd):
-    assert run_command(["measure", "--plan"]) == 0
-    assert "write" not in capfd.readouterr().out
-    assert run_command(["measure", "/dev/nvme7n1", "--plan", "--writes"]) == 0
-    assert "--filename=/dev/nvme7n1" in capfd.readouterr().out
-
-
 def test_without_fio_one_line_says_how_to_get_it(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "sh").symlink_to("/bin/sh")
@@ -256,13 +247,21 @@ def test_writes_ask_for_the_serial_number_and_refuse_another(tmp_path, stands_in
         command._confirm(Machine(), target, "S2")
 
 
-def test_a_path_that_is_no_drive_and_no_file_is_refused(tmp_path):
+def test_paths_that_are_no_target_or_would_be_written_over_are_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="no such device"):
         target_of(Machine(), "/dev/nvme99n9", "1GiB")
     with pytest.raises(InputError, match="neither"):
         target_of(Machine(), str(tmp_path), "1GiB")
     with pytest.raises(InputError, match="there is no folder"):
         target_of(Machine(), str(tmp_path / "none" / "f"), "1GiB")
+    monkeypatch.chdir(tmp_path)
+    data, rows = tmp_path / "data.img", tmp_path / "d.rows"
+    data.write_text("the data")
+    assert run_command(["measure", "data.img", "-o", str(data)]) == 2
+    assert data.read_text() == "the data"
+    assert run_command(["measure", "data.img", "-o", str(rows)]) == 2
+    rows.write_text("a file")
+    assert run_command(["measure", "data.img", "-o", "d.toml"]) == 2
 
 
 @pytest.mark.parametrize(("length", "told"), [(0, "is too small"), (1 << 25, "has holes")])
@@ -287,17 +286,6 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_written(
     (line,) = capfd.readouterr().err.splitlines()
     assert told in line
     assert not target.exists()
-
-
-def test_a_profile_is_not_written_over_what_is_measured(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    data, rows = tmp_path / "data.img", tmp_path / "d.rows"
-    data.write_text("the data")
-    assert run_command(["measure", "data.img", "-o", str(data)]) == 2
-    assert data.read_text() == "the data"
-    assert run_command(["measure", "data.img", "-o", str(rows)]) == 2
-    rows.write_text("a file")
-    assert run_command(["measure", "data.img", "-o", "d.toml"]) == 2
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="no fio is installed: nothing was measured")
@@ -354,7 +342,7 @@ def loopback_ssh(tmp_path, monkeypatch):
     server.wait()
 
 
-def test_another_machine_is_asked_through_ssh(loopback_ssh, tmp_path):
+def test_another_machine_is_asked_through_ssh_and_a_lost_one_is_named(loopback_ssh, tmp_path):
     there = Machine(loopback_ssh)
     assert there.run(["echo", "two words; $HOME"], 30) == "two words; $HOME\n"
     assert there.asked("exit 3") == ""
@@ -362,6 +350,8 @@ def test_another_machine_is_asked_through_ssh(loopback_ssh, tmp_path):
         there.run(["false"], 30)
     (tmp_path / "f").write_bytes(bytes(LEAST_FILE))
     assert target_of(there, str(tmp_path / "f"), "1GiB").made is False
+    with pytest.raises(InfrastructureError, match="connection is lost"):
+        Machine("no-such-host.invalid").check_fio("io_uring")
 
 
 def test_what_another_machine_runs_ends_with_the_connection(loopback_ssh, tmp_path):
@@ -374,11 +364,6 @@ def test_what_another_machine_runs_ends_with_the_connection(loopback_ssh, tmp_pa
             return
         time.sleep(0.1)
     pytest.fail("it goes on by itself")
-
-
-def test_a_connection_that_is_lost_is_named(loopback_ssh):
-    with pytest.raises(InfrastructureError, match="connection is lost"):
-        Machine("no-such-host.invalid").check_fio("io_uring")
 
 
 DRIVES = (

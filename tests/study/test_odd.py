@@ -80,7 +80,7 @@ def connected(monkeypatch):
     return connect
 
 
-def test_every_job_is_answered_and_few_are_in_flight(connected) -> None:
+def test_every_job_is_answered_and_one_given_up_is_an_error_in_its_row(connected) -> None:
     client = connected(workers=20)
     answers, most = [], 0
     for answer in cluster.answers_of_cluster("a", jobs(300)):
@@ -88,9 +88,6 @@ def test_every_job_is_answered_and_few_are_in_flight(connected) -> None:
         answers.append(answer.number)
     assert sorted(answers) == list(range(300))
     assert most == 80  # four a thread
-
-
-def test_a_point_that_the_cluster_gave_up_is_an_error_in_its_row(connected) -> None:
     connected(dead=3)
     found = {a.number: a for a in cluster.answers_of_cluster("a", jobs(70))}
     assert found[3].died
@@ -127,7 +124,7 @@ def test_a_cluster_needs_its_package(monkeypatch) -> None:
         list(cluster.answers_of_cluster("a", jobs(1)))
 
 
-def test_points_that_others_could_have_written_are_not_believed(tmp_path) -> None:
+def test_points_and_files_are_believed_by_what_is_in_them_and_who_could_write(tmp_path) -> None:
     PointCache(tmp_path).put("ab12", {"iops": 1.0})
     assert PointCache(tmp_path).get("ab12") == {"iops": 1.0}
     point = next((tmp_path / "points").rglob("*.json"))
@@ -136,9 +133,6 @@ def test_points_that_others_could_have_written_are_not_believed(tmp_path) -> Non
     point.parent.chmod(0o700)
     point.chmod(0o666)
     assert PointCache(tmp_path).get("ab12") is None
-
-
-def test_a_file_counts_by_what_is_in_it(tmp_path) -> None:
     file = tmp_path / "trace.csv"
     assert content_of([file]) == content_of([str(file)]), "no file counts by its name"
     file.write_text("a")

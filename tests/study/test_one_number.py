@@ -109,7 +109,7 @@ def test_two_designs_are_as_unsure_side_by_side_as_each_alone():
         assert one.high == pytest.approx(alone.high, rel=0.05)
 
 
-def test_buffers_that_a_short_run_cannot_fill_start_full():
+def test_buffers_start_full_or_it_is_said_that_they_are_not_steady():
     """What was 10.8 M of 100,000 requests, and 7.48 M in the steady state."""
     long = simulate(
         scenario_from_dict(tables(drives=16, server=WIDE, read=0.7, threads=16, outstanding=32,
@@ -121,10 +121,7 @@ def test_buffers_that_a_short_run_cannot_fill_start_full():
     )
     wide = math.hypot(*(max(r.certainty.figures["iops"].simulation) for r in (long, short)))
     assert short.total.iops.value == pytest.approx(long.total.iops.value, rel=wide + 0.02)
-
-
-def test_too_few_requests_for_a_buffer_are_said_and_not_shown_as_steady():
-    """It is nearly as fast as it drains, so neither is it full soon nor does it stay empty."""
+    # It is nearly as fast as it drains, so neither is it full soon nor does it stay empty.
     slow = {**DRIVE, "write": {**DRIVE["write"], "buffer": "64 MiB"}}
     net = tables(profile=slow, read=0.0, threads=1, outstanding=16)
     from nvmesim.measure.control import RunGoal

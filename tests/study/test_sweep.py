@@ -36,7 +36,7 @@ OVER = {"drives.0.count": [1, 2], "workload.outstanding": "1..4..x2"}
 sweep = functools.partial(ns.sweep, certainty=False)
 
 
-def test_a_frame_has_every_parameter_and_result(small):
+def test_a_frame_has_every_parameter_and_result_and_a_point_is_what_run_says(small):
     frame = ns.sweep(small, OVER, workers=1)
     assert frame.columns == [*OVER, *RESULT_COLUMNS]
     assert frame["drives.0.count"].to_list() == [1, 1, 1, 2, 2, 2]
@@ -45,9 +45,6 @@ def test_a_frame_has_every_parameter_and_result(small):
     assert (frame["iops_low"] <= frame["iops"]).all()
     assert frame["read_iops"].to_list() == frame["iops"].to_list()
     assert frame["write_iops"].null_count() == 6
-
-
-def test_a_point_is_what_run_says(small):
     frame = ns.sweep(small, {"workload.outstanding": [4]}, workers=1, cache=False)
     row = columns(ns.simulate(small, reliefs=False))
     assert {k: frame[k][0] for k in row} == row
@@ -159,16 +156,13 @@ def swept(scenario, **options):
     return frame, tally
 
 
-def test_finished_points_come_from_the_cache(small, own_cache):
+def test_finished_points_come_from_the_cache_and_others_do_not(small, own_cache, tmp_path):
     first, made = swept(small)
     again, found = swept(small)
     assert (made.cached, found.cached, found.simulated) == (0, 6, 0)
     assert_frame_equal(first, again)
     kept = list((own_cache / "nvmesim" / "points" / fingerprint()).rglob("*.json"))
     assert len(kept) == 6
-
-
-def test_other_settings_and_other_profiles_are_other_points(small, tmp_path):
     swept(small)
     assert swept(small, seed=5)[1].cached == 0
     assert swept(small, requests=5000)[1].cached == 0
@@ -287,7 +281,7 @@ def stopped_early(small, out, after=3):
         sweep(small, OVER, output=out, workers=1, cache=False, progress=progress)
 
 
-def test_a_torn_last_line_is_simulated_again(small, tmp_path):
+def test_a_torn_last_line_is_simulated_again_and_a_finished_sweep_is_not(small, tmp_path):
     out = tmp_path / "s.parquet"
     stopped_early(small, out)
     partial = tmp_path / "s.parquet.partial"
@@ -297,10 +291,7 @@ def test_a_torn_last_line_is_simulated_again(small, tmp_path):
     assert tally.kept == 2
     assert_frame_equal(frame, sweep(small, OVER, workers=1))
     assert_frame_equal(frame, pl.read_parquet(out))
-
-
-def test_a_finished_sweep_is_not_run_again(small, tmp_path):
-    out = tmp_path / "s.parquet"
+    out = tmp_path / "whole.parquet"
     frame = sweep(small, OVER, output=out, workers=1)
     tally = SweepTally()
     again = sweep(small, OVER, output=out, resume=True, tally=tally)
@@ -384,7 +375,7 @@ def jobs(small, n):
         yield SweepJob(i, changed, ".", Settings(cache=False, certainty=False))
 
 
-def test_a_worker_that_dies_is_replaced(small):
+def test_a_worker_that_dies_is_replaced_and_a_point_that_kills_them_given_up(small, monkeypatch):
     with WorkerPool(2) as pool:
         answers = {}
         for answer in pool.answers(jobs(small, 12)):
@@ -393,9 +384,6 @@ def test_a_worker_that_dies_is_replaced(small):
                 next(iter(pool._workers)).process.kill()
     assert sorted(answers) == list(range(12))
     assert all(row["error"] is None for row in answers.values())
-
-
-def test_a_point_that_kills_its_workers_is_given_up(small, monkeypatch):
     list(simulate_all(jobs(small, 1), 1))
     from nvmesim.study.sweep import workers
 

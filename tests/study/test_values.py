@@ -39,58 +39,40 @@ def test_values_mean_what_they_say(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "match"),
+    ("made", "given", "match"),
     [
-        ("", "no values"),
-        ("1,,2", "empty"),
-        ("8..4", "8 is above 4"),
-        ("0..1..0", "above 0"),
-        ("0..0.5", "needs its step"),
-        ("0.0..1.0", "needs its step"),
-        ("0..8..x2", "starts above 0"),
-        ("1..8..x1", "above 1"),
-        ("1..9..two", "not a number"),
-        ("1..big", "not a range"),
-        ("1 us..2 ms", "two units"),
-        ("4,8,4", "twice"),
-        ("0..1e9", "more than 1,000,000"),
+        *((parse_values, text, match) for text, match in (
+            ("", "no values"), ("1,,2", "empty"), ("8..4", "8 is above 4"), ("0..1..0", "above 0"),
+            ("0..0.5", "needs its step"), ("0.0..1.0", "needs its step"),
+            ("0..8..x2", "starts above 0"), ("1..8..x1", "above 1"),
+            ("1..9..two", "not a number"), ("1..big", "not a range"), ("1 us..2 ms", "two units"),
+            ("4,8,4", "twice"), ("0..1e9", "more than 1,000,000"))),
+        (make_plan, {}, "nothing to sweep"),
+        (make_plan, {"a": []}, "no values"),
+        (make_plan, {"a": 3}, "not a list of values"),
+        (make_plan, {"": [1]}, "key is empty"),
+        (make_plan, {"a": "1..10000", "b": "1..10000"}, "too many"),
+        (parse_over, ["drives.0.count"], "is not KEY="),
+        (parse_over, ["=4"], "is not KEY="),
+        (parse_over, ["a=1", "a=2"], "twice"),
     ],
-)
-def test_bad_values_are_refused_in_one_line(text, match):
+)  # fmt: skip
+def test_what_is_no_value_plan_or_key_is_refused_in_one_line(made, given, match):
     with pytest.raises(InputError, match=match) as caught:
-        parse_values(text)
+        made(given)
     assert "\n" not in str(caught.value)
 
 
-def test_a_grid_is_in_order():
+def test_a_grid_is_in_order_and_the_command_makes_it(file, tmp_path, capsys):
     plan = make_plan({"a": [1, 2], "b": ["x", "y", "z"]})
     assert list(plan.points()) == [(a, b) for a in (1, 2) for b in "xyz"]
     assert len(plan) == 6
-
-
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        (({},), "nothing to sweep"),
-        (({"a": []},), "no values"),
-        (({"a": 3},), "not a list of values"),
-        (({"": [1]},), "key is empty"),
-        (({"a": "1..10000", "b": "1..10000"},), "too many"),
-    ],
-)
-def test_plans_without_points_are_refused(arguments, match):
-    with pytest.raises(InputError, match=match):
-        make_plan(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("texts", "match"),
-    [(["drives.0.count"], "is not KEY="), (["=4"], "is not KEY="), (["a=1", "a=2"], "twice")],
-)
-def test_over_needs_a_key_and_values(texts, match):
-    with pytest.raises(InputError, match=match):
-        parse_over(texts)
     assert parse_over(["a=1;b=2"]) == {"a": ("1;b=2",)}
+    over = ("--over", "workload.0.outstanding=1,4,8", "--over", "drives.0.count=1,2")
+    assert command(file, tmp_path, *over) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["outstanding", "each", "1", "drive", "2", "drives"] in lines
+    assert any("outstanding each 8, " in " ".join(line) for line in lines)
 
 
 COUNTS = {"drives.0.count": [1, 2]}
@@ -124,15 +106,7 @@ def command(file, tmp_path, *options):
     )
 
 
-def test_two_keys_make_a_grid(file, tmp_path, capsys):
-    over = ("--over", "workload.0.outstanding=1,4,8", "--over", "drives.0.count=1,2")
-    assert command(file, tmp_path, *over) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["outstanding", "each", "1", "drive", "2", "drives"] in lines
-    assert any("outstanding each 8, " in " ".join(line) for line in lines)
-
-
-def test_a_value_that_is_in_no_point_is_reported_and_fails(file, tmp_path, capsys):
+def test_values_that_cannot_be_are_reported(file, tmp_path, capsys):
     over = ("--over", "volume.raid=raid0,raid9,raid6", "--over", "drives.0.count=3,4")
     assert command(file, tmp_path, *over) == 1
     out = capsys.readouterr().out
@@ -140,15 +114,9 @@ def test_a_value_that_is_in_no_point_is_reported_and_fails(file, tmp_path, capsy
         out.split()
     )
     assert "volume.raid=raid9: none of its points can be built" in " ".join(out.split())
-
-
-def test_a_combination_that_cannot_be_is_reported_and_fails_not(file, tmp_path, capsys):
     over = ("--over", "volume.raid=raid0,raid6", "--over", "drives.0.count=3,4")
     assert command(file, tmp_path, *over) == 0
     assert "1 of 4 points cannot be built; the first: " in " ".join(capsys.readouterr().out.split())
-
-
-def test_values_that_never_can_be():
     frame = pl.DataFrame({"a": [1, 1, 2, 2], "b": [5, 6, 5, 6], "error": ["x", "x", None, "y"]})
     assert never(frame, ["a", "b"]) == ["a=1", "b=6"]
     assert impossible(frame.filter(pl.col("error").is_null()), ["a"]) == []
