@@ -45,15 +45,12 @@ def miss(source, error, standing=KNOWN, known=0.0, metric="iops"):
     return Miss(source, "set", "config", metric, error, known, standing)
 
 
-def test_a_prediction_moves_by_what_was_missed_nearby():
+def test_a_prediction_moves_by_what_was_missed_nearby_and_of_its_kind():
     profile = with_residuals(*(residual(math.log1p(e), depth) for e, depth in MIXES))
     found = of_profile(profile, Where(0.7, 4096, 24, 1))
     mean = sum(math.log1p(e) for e, _ in MIXES) / len(MIXES)
     assert found.shift == pytest.approx(-mean, abs=0.04)
     assert found.deviation < 0.05
-
-
-def test_what_was_missed_moves_loads_of_its_own_kind():
     rows = [residual(0.5, 4, read=1.0, sequential=True), residual(0.1, 4, read=0.0, sync="fsync"),
             residual(-0.2, 4, read=1.0)]  # fmt: skip
     profile = with_residuals(*rows)
@@ -83,7 +80,7 @@ def test_a_data_sheets_figure_is_near_and_is_no_row():
     assert simulate(shallow, reliefs=False).certainty.standing.sheet == ""
 
 
-def test_doubt_grows_with_the_distance_from_what_was_captured():
+def test_a_mix_inherits_misses_and_doubt_grows_with_the_distance():
     profile = with_residuals(*(residual(math.log1p(e), depth) for e, depth in MIXES))
     away = ((0.7, 4096), (0.5, 4096), (0.0, 65536))
     places = [Where(read, size, 24, 1) for read, size in away]
@@ -92,9 +89,6 @@ def test_doubt_grows_with_the_distance_from_what_was_captured():
     rms = math.sqrt(sum(math.log1p(e) ** 2 for e, _ in MIXES) / len(MIXES))
     assert deviations[-1] == pytest.approx(rms, rel=0.05)
     assert abs(of_profile(profile, places[-1]).shift) < 0.01
-
-
-def test_a_mix_inherits_what_its_reads_and_its_writes_miss():
     profile = with_residuals(residual(0.2, 16, read=1.0), residual(-0.3, 16, read=0.0))
     assert of_profile(profile, Where(0.5, 4096, 16, 1)).deviation > 0.15
     old = with_residuals(missed={"randread": 0.1, "randwrite": -0.25})
@@ -114,15 +108,19 @@ def test_the_shipped_interval_holds_what_was_measured():
     assert held.total.iops.low < plain.total.iops.value / 1.12 < held.total.iops.high
 
 
-def test_a_rate_limit_that_is_carried_is_an_input_and_nothing_moves_it():
+def test_loads_that_are_carried_are_inputs_and_nothing_moves_them():
     rows = [{"read": 1.0, "block_size": 4096, "threads": 1, "outstanding": 1, "iops": -0.3}]
     held = simulate(scenario(drives=2, rate_limit="1k/s", drive={"residuals": rows}), reliefs=False)
     assert held.total.iops.value == pytest.approx(8000, rel=0.01)  # four threads on each drive
     assert held.total.iops.high < 1.01 * held.total.iops.value
     assert held.total.iops.low > 0.9 * held.total.iops.value
+    found = simulate(scenario(rate="20k/s", arrivals="poisson"), reliefs=False)
+    parts = found.certainty.figures["iops"]
+    assert parts.numbers == parts.misfit == parts.model == (0.0, 0.0)
+    assert max(found.certainty.figures["mean"].model) > 0
 
 
-def test_the_error_of_the_model_narrows_with_sources_and_hardly_with_rows():
+def test_the_error_of_the_model_is_as_large_as_where_and_how_often_it_was_seen():
     three = [miss(s, 0.02) for s in "abc"]
     one, more_rows, more_sources = (
         model_error(KNOWN, table=table)
@@ -131,10 +129,7 @@ def test_the_error_of_the_model_narrows_with_sources_and_hardly_with_rows():
     assert more_sources.half < more_rows.half <= one.half
     assert one.sources == ("a", "b", "c")
     assert one.off == pytest.approx((math.expm1(0.02), math.expm1(0.02)))
-
-
-def test_the_error_is_as_large_as_where_it_was_seen():
-    """Of 20 sources, fits of many rows are off by 3 %, of one row by 60 %."""
+    # Of 20 sources, fits of many rows are off by 3 %, of one row by 60 %.
     rows = [miss(f"s{i}", 0.03 * (-1) ** i) for i in range(20)]
     rows += [miss(f"s{i}", 0.6 * (-1) ** i, FEW) for i in range(20)]
     assert model_error(KNOWN, table=rows).half < 0.6 * model_error(FEW, table=rows).half
@@ -152,10 +147,11 @@ def test_a_drive_that_is_full_already_is_as_sure_at_more_depth(figure):
     assert [s.evidence for s in (full, near, far)] == ["near", "near", "far"]
 
 
-def test_a_figure_of_a_data_sheet_is_surer_than_what_it_does_not_state():
+def test_a_figure_of_a_data_sheet_is_surer_and_without_a_table_nothing_is():
     stated = Standing("drives alone", "drive", sheet="random reads", moved=0.0)
     beyond = replace(stated, sheet="", moved=-3.0)
     assert model_error(stated).half < 0.7 * model_error(beyond).half
+    assert model_error(KNOWN, table=[]).half == pytest.approx(math.log(2))
 
 
 def test_a_prediction_tells_how_far_its_drives_are_from_their_rows():
@@ -209,24 +205,14 @@ def test_an_interval_reaches_as_far_as_errors_of_its_side(figure):
     assert 0.02 < faster < 0.75 * slower
 
 
-def test_without_a_table_a_factor_of_two():
-    assert model_error(KNOWN, table=[]).half == pytest.approx(math.log(2))
-
-
-def test_a_source_that_is_left_out_teaches_nothing():
+def test_sources_left_out_teach_nothing_and_explained_misses_are_not_the_models():
     rows = [miss("a", 0.9), *(miss(s, 0.1) for s in "bcde")]
     without = learned("a", tuple(rows))
     assert without == pytest.approx(learned("", tuple(rows[1:])), abs=1e-6)
-
-
-def test_what_the_other_parts_explain_is_not_the_models():
     explained = [miss(s, 0.3, known=0.29) for s in "abcd"]
     bare = [miss(s, 0.3) for s in "abcd"]
     found = [model_error(KNOWN, table=rows).half for rows in (explained, bare)]
     assert found[0] < 0.5 * found[1]
-
-
-def test_a_table_is_written_in_one_order():
     rows = [miss("b", 0.1), miss("a", -0.2)]
     assert write_table(rows) == write_table(reversed(rows))
     assert [row.source for row in read_table(write_table(rows))] == ["a", "b"]
@@ -243,13 +229,6 @@ def test_the_four_parts_in_json_and_in_words():
     total = parts["total"] if isinstance(parts["total"], list) else [parts["total"]] * 2
     assert 1 - iops["low"] / iops["value"] == pytest.approx(total[0], rel=0.06)
     assert iops["high"] / iops["value"] - 1 == pytest.approx(total[1], rel=0.06)
-
-
-def test_a_load_by_the_clock_that_is_carried_is_an_input():
-    found = simulate(scenario(rate="20k/s", arrivals="poisson"), reliefs=False)
-    parts = found.certainty.figures["iops"]
-    assert parts.numbers == parts.misfit == parts.model == (0.0, 0.0)
-    assert max(found.certainty.figures["mean"].model) > 0
 
 
 def test_reliefs_say_how_likely_they_help():

@@ -68,7 +68,7 @@ def test_a_handful_of_requests(requests: int) -> None:
     assert measured.window.snapshots
 
 
-def test_stops_at_the_precision_of_iops_and_of_the_tail() -> None:
+def test_precision_that_is_reached_or_not_is_said() -> None:
     measured = watched(0.7, RunGoal(0.01))
     assert measured.converged
     assert measured.window.requests >= 200_000
@@ -76,21 +76,15 @@ def test_stops_at_the_precision_of_iops_and_of_the_tail() -> None:
     data = samples(measured.window, None)
     assert data.relative_half(0.99) <= 0.05
     assert not measured.warnings
-
-
-def test_says_so_when_the_precision_is_not_reached() -> None:
     measured = watched(0.7, RunGoal(0.0001, most=250_000))
     assert not measured.converged
     assert measured.warnings[-1].code == "imprecise"
     assert "the precision of 0.01 % was not reached: simulated IOPS are" in measured.warnings[-1]
 
 
-def test_a_wall_limit_ends_the_run() -> None:
+def test_a_wall_limit_or_an_interrupt_keeps_what_was_finished() -> None:
     measured = measure(mm1(0.7), RunGoal(0.0001, wall_s=0.2), is_open=True)
     assert not measured.converged
-
-
-def test_an_interrupt_keeps_what_was_finished() -> None:
     engine = Interrupting(mm1(0.5))
     measured = Controller(engine, plain_reducer(), RunGoal(None, 64_000), queue_load()).run()
     assert measured.interrupted
@@ -133,10 +127,15 @@ def test_a_busy_open_loop_is_not_called_unstable(load: float) -> None:
         assert measured.backlog_per_s is None
 
 
-def test_close_to_the_bound_the_answer_is_not_called_good() -> None:
+def test_close_to_its_bound_and_with_many_outstanding_a_run_is_longer() -> None:
     measured = watched(0.9995, RunGoal(0.01, most=3_000_000))
     assert not measured.converged
     assert measured.backlog_per_s is None or measured.backlog_per_s < 2000
+    users = 20_000
+    net = network([MEAN_PS], users=users)
+    measured = measure(net, RunGoal(0.01, least=20_000), is_open=False, users=users)
+    assert measured.converged
+    assert measured.window.mean_latency_s(None).value == pytest.approx(users * 1e-6, rel=0.05)
 
 
 def test_a_backlog_must_grow_steadily() -> None:
@@ -148,14 +147,6 @@ def test_a_backlog_must_grow_steadily() -> None:
     assert backlog_growth(records) == pytest.approx(100_000)
     records[44:52, Col.OUTSTANDING] = 0
     assert backlog_growth(records) is None
-
-
-def test_many_outstanding_lengthen_the_least_run() -> None:
-    users = 20_000
-    net = network([MEAN_PS], users=users)
-    measured = measure(net, RunGoal(0.01, least=20_000), is_open=False, users=users)
-    assert measured.converged
-    assert measured.window.mean_latency_s(None).value == pytest.approx(users * 1e-6, rel=0.05)
 
 
 @pytest.mark.parametrize(("requests", "rounds"), [(14_000, 7), (42_000, 21)])
@@ -257,19 +248,15 @@ def test_small_values_are_exact() -> None:
     assert data.interval(0.5) == (77, 77)
 
 
-def test_shares_below_add_up(drawn: tuple[np.ndarray, Samples]) -> None:
+def test_shares_below_add_up_and_intervals_are_binomial(drawn: tuple[np.ndarray, Samples]) -> None:
     values, data = drawn
     assert data.below(data.quantile(0.9)).sum() == pytest.approx(0.9 * len(values), abs=1)
-
-
-def test_an_interval_of_independent_samples_is_binomial(drawn: tuple[np.ndarray, Samples]) -> None:
-    """1.96 sqrt(p (1 - p) / n), within what 24 to 6 groups scatter."""
-    values, data = drawn
+    # 1.96 sqrt(p (1 - p) / n), within what 24 to 6 groups scatter.
     expected = 1.96 * np.sqrt(0.9 * 0.1 / len(values))
     assert 0.7 * expected < data.half_share(0.9) < 2 * expected
 
 
-def test_too_few_samples_beyond_give_no_percentile() -> None:
+def test_too_few_samples_or_those_of_one_episode_give_no_percentile() -> None:
     assert enough(100_000, 99.9)
     assert not enough(99_000, 99.9)
     values = np.random.default_rng(1).permutation(np.arange(1000, 10_999))
@@ -284,16 +271,10 @@ def test_too_few_samples_beyond_give_no_percentile() -> None:
     enough_of_it = distribution(window_of(np.arange(1000, 31_000)), None)
     assert enough_of_it is not None
     assert not [w for w in tail_warnings(enough_of_it) if w.code == "few-samples"]
-
-
-def test_samples_of_one_episode_are_not_many() -> None:
     values = np.full(24_000, 1000)
     values[5000:5400] = np.arange(400) + 2000  # all that lies beyond p99 in one stretch
     found = distribution(window_of(values), None)
     assert found.percentiles[99.0] is None
-
-
-def test_no_samples_no_distribution() -> None:
     assert distribution(window_of(np.arange(1, 1001)), 1) is None
     assert distribution(window_of(np.arange(1, 1001), writes=True), 1, CLAT) is not None
 
@@ -367,34 +348,25 @@ def test_records_and_snapshots_are_cut_at_the_same_place(n: int) -> None:
     assert kept.window(0).warmup_ps == window.warmup_ps
 
 
-def test_batches_grow_when_records_collapse() -> None:
+def test_batches_grow_and_their_parts_are_one_record_but_for_the_head() -> None:
     assert collected(1023).batch == 10
     assert collected(1024).batch == 20
-
-
-def test_parts_of_a_batch_are_one_record() -> None:
     kept = Collector(plain_reducer(), 20)
     kept.add(batch(0), batch(1))
     assert len(kept) == 1
     assert kept.requests == 20
     assert kept.window(0).snapshots[0].n_records == 1
-
-
-def test_the_head_is_kept_as_it_was() -> None:
     kept = collected(3000)
     assert len(kept.head) == MAX_RECORDS
     assert all(row[Col.READS] == 10 for row in kept.head)
 
 
-def test_mser_cuts_a_transient_and_keeps_noise() -> None:
+def test_a_transient_is_cut_and_never_more_than_half() -> None:
     rng = np.random.default_rng(1)
     noise = rng.normal(10, 1, 400)
     assert mser(noise, np.arange(201)) < 60
     decaying = noise + 50 * np.exp(-np.arange(400) / 20)
     assert 40 <= mser(decaying, np.arange(201)) <= 140
-
-
-def test_never_more_than_half_is_warm_up() -> None:
     kept = collected(400)  # latency grows for ever
     cut, warm = kept.warmup()
     assert cut <= 200

@@ -92,11 +92,16 @@ def test_a_closed_loop_gets_its_limit_and_waits_for_the_rest(limits, iops):
     assert "limit" in found.bottleneck.sentence
 
 
-def test_a_limit_on_one_leaves_the_rest_to_the_other():
+def test_limits_below_what_arrives_leave_no_steady_state_and_the_rest_to_others():
     before, after = (run(WEB, {**BACKUP, **more}) for more in ({}, {"limits": {"iops": "1k/s"}}))
     assert after.groups[1].iops.value == pytest.approx(1000, rel=0.02)
     assert after.groups[0].percentiles["p99"] < before.groups[0].percentiles["p99"]
     assert after.bottleneck.verdict != "limit"
+    load = {"name": "a", "rate": "30k/s", "limits": {"iops": "20k/s"}}
+    found = run(load, requests=200_000)
+    assert found.bottleneck.verdict == "unstable"
+    assert "a IOPS limit" in found.bottleneck.sentence
+    assert found.bottleneck.backlog_per_s == pytest.approx(10_000, rel=0.05)
 
 
 def test_saved_credit_carries_a_burst_that_the_limit_alone_would_not():
@@ -110,15 +115,7 @@ def test_saved_credit_carries_a_burst_that_the_limit_alone_would_not():
     assert saved.percentiles["p50"] == pytest.approx(free.percentiles["p50"], rel=0.05)
 
 
-def test_a_rate_above_the_limit_has_no_steady_state():
-    load = {"name": "a", "rate": "30k/s", "limits": {"iops": "20k/s"}}
-    found = run(load, requests=200_000)
-    assert found.bottleneck.verdict == "unstable"
-    assert "a IOPS limit" in found.bottleneck.sentence
-    assert found.bottleneck.backlog_per_s == pytest.approx(10_000, rel=0.05)
-
-
-def test_latency_over_time_follows_the_bursts():
+def test_latency_over_time_follows_the_bursts_and_time_above_counts_slices():
     bursts = {"on": "90 ms", "off": "90 ms", "quiet": 0.4, "lengths": "fixed"}
     found = run({"name": "a", "rate": "700k/s", "threads": 8, "bursts": bursts, "slo": "300 us"},
                 requests=400_000)  # fmt: skip
@@ -132,9 +129,6 @@ def test_latency_over_time_follows_the_bursts():
     assert len(calm) > 5
     assert busy["p99_s"].mean() > 1.2 * calm["p99_s"].mean()
     assert "Workloads" in page(found)
-
-
-def test_time_above_counts_slices():
     bursts = {"on": "20 ms", "off": "60 ms", "lengths": "fixed"}
     load = {"name": "a", "rate": "300k/s", "threads": 8, "bursts": bursts}
     steady = run({**load, "slo": "20 ms"}, requests=200_000).groups[0].slo

@@ -30,7 +30,7 @@ def names(found):
     return {factor.name.split(" ", 1)[1] for factor in factors(resolve(found))}
 
 
-def test_numbers_of_a_joint_table_move_together():
+def test_numbers_of_a_joint_table_move_together_and_are_written_and_read(tmp_path):
     joint = {"names": ["read.die", "commands"], "factors": [[0.5, 2.0], [2.0, 0.5]]}
     one = resolve(scenario(drive={"joint": joint}))
     found = factors(one)
@@ -43,14 +43,19 @@ def test_numbers_of_a_joint_table_move_together():
     assert math.log(times) == pytest.approx(math.log(2) * np.sign(math.log(times)))
     assert new.commands.value / old.commands.value == pytest.approx(1 / times)
     assert new.read.base == old.read.base
-
-
-def test_what_compensates_in_the_capture_compensates_in_the_prediction():
     apart = simulate(scenario(drive=read_side()), reliefs=False)
     joint = {"names": ["read.base", "read.die"], "factors": [[0.8, 1.2], [1.2, 0.8], [0.9, 1.1]]}
     together = simulate(scenario(drive=read_side(joint=joint)), reliefs=False)
     halves = [max(r.certainty.figures["mean"].numbers) for r in (apart, together)]
     assert halves[1] < halves[0]
+    drive = get("drive", "intel-p4610-1.6tb")
+    joint = JointDraws(names=("read.die",), factors=((0.95,), (1.05,)))
+    path = tmp_path / "drive.toml"
+    path.write_text(to_toml(drive.model_copy(update={"joint": joint})), encoding="utf-8")
+    assert load("drive", str(path)).joint == joint
+    path.write_text(path.read_text("utf-8").replace("[0.95]", "[0.95, 1]"), encoding="utf-8")
+    with pytest.raises(CatalogError, match="rows of 1 factors"):
+        load("drive", str(path))
 
 
 @pytest.mark.parametrize("n", [1, 3, 7, 11, 20, 23, 31])
@@ -69,7 +74,7 @@ def test_the_width_does_not_depend_on_the_seed():
     assert max(widths) < 1.05 * min(widths)
 
 
-def test_a_number_without_an_interval_has_one_by_its_basis():
+def test_numbers_without_an_interval_have_one_and_unused_ones_are_left_alone():
     exact = {"value": "50 us", "basis": "datasheet"}
     spreads = []
     for die in ("50 us", exact):
@@ -77,16 +82,10 @@ def test_a_number_without_an_interval_has_one_by_its_basis():
         found = next(f for f in factors(one) if f.name.endswith("read.die"))
         spreads.append(math.exp(1.959964 * found.moves["read.die"][0]))
     assert spreads == pytest.approx([1.5, 1.1])
-
-
-def test_numbers_that_a_load_cannot_use_are_left_alone():
     assert not any("write" in name for name in names(scenario()))
     assert "write.program" in names(scenario(read=0.5))
     assert not any(name.startswith(("filesystems", "sections")) for name in names(scenario()))
     assert "per_kib" not in names(scenario(stack={"per_kib": 0}))
-
-
-def test_the_thread_that_serves_a_guest_counts():
     guest = scenario(guest="kvm-virtio", stack={"extends": "linux-io_uring"})
     assert "sections.kvm-virtio.read" in names(guest)
 
@@ -106,9 +105,6 @@ def test_doubt_that_can_only_cost_promises_no_gain():
     down, up = unsure.certainty.figures["iops"].numbers
     assert down > 0.1
     assert up < 0.2 * down
-
-
-def test_two_sides_take_off_what_runs_scatter_by_themselves():
     assert two_sides([(0.1, 0.1), (-0.1, 0.1)]) == (0.0, 0.0)
 
 
@@ -137,17 +133,6 @@ def test_what_two_designs_share_cancels():
     assert 0.5 < found.p_better <= 1
     same = compare(one, scenario(drive=read_side()))
     assert (same.gain.low, same.gain.high, same.p_better) == (0.0, 0.0, 0.5)
-
-
-def test_a_joint_table_is_written_and_read(tmp_path):
-    drive = get("drive", "intel-p4610-1.6tb")
-    joint = JointDraws(names=("read.die",), factors=((0.95,), (1.05,)))
-    path = tmp_path / "drive.toml"
-    path.write_text(to_toml(drive.model_copy(update={"joint": joint})), encoding="utf-8")
-    assert load("drive", str(path)).joint == joint
-    path.write_text(path.read_text("utf-8").replace("[0.95]", "[0.95, 1]"), encoding="utf-8")
-    with pytest.raises(CatalogError, match="rows of 1 factors"):
-        load("drive", str(path))
 
 
 def test_what_the_calibration_did_not_tell_is_a_warning():
@@ -237,16 +222,13 @@ def test_rows_of_other_loads_say_nothing(other):
     assert left(100_000.0, **other) == ANY
 
 
-def test_the_printed_interval_is_within():
+def test_the_printed_interval_is_within_what_whole_sectors_leave():
     found = simulate(asked(depth=8), reliefs=False, requests=20_000)
     value = found.total.iops
     down, up = left(value.value)
     assert value.low >= 0.999 * value.value * math.exp(-down)
     assert value.high <= 1.001 * value.value * math.exp(up)
     assert value.low < value.value < value.high
-
-
-def test_a_write_of_a_part_of_a_sector_does_not_bound_whole_ones():
     part = row(1, 2_000.0, read=0.0, block_size=512)
     assert left(2_500.0, rows=[part], depth=1, read=0.0)[1] == math.inf
     whole = row(1, 2_000.0, read=0.0)

@@ -58,21 +58,24 @@ def test_every_change_makes_a_scenario_that_can_be_lowered(
         lower(change.scenario)
 
 
-def test_a_degraded_volume_takes_no_more_drives() -> None:
+def test_what_there_is_no_room_for_is_not_offered() -> None:
     base = resolved(drives=4, volume={"raid": "raid5", "degraded": [1]})
     assert reliefs.one_more_drive(base) is None
-
-
-def test_an_open_loop_has_no_outstanding_to_double() -> None:
     base = resolved(rate="10k/s")
     assert reliefs.twice_the_outstanding(base) is None
     assert reliefs.twice_the_threads(base) is None
-
-
-def test_latencies_of_one_depth_do_not_tell_what_twice_the_depth_would_do() -> None:
     latencies = {"queue_depth": 32, "block_size": "4 KiB", "read_us": [100.0, 200.0]}
     assert reliefs.twice_the_outstanding(resolved(drives=1)) is not None
     assert reliefs.twice_the_outstanding(resolved(drives=1, drive={"latencies": latencies})) is None
+    load = {"threads": 4, "outstanding": 8}
+    given = {"server": {"platform": "aws-i4i-16xlarge"}, "workload": load}
+    instance = resolve(scenario_from_dict(given))
+    assert instance.bays == len(instance.drives) == 4
+    assert reliefs.one_more_drive(instance) is None
+    assert reliefs.one_more_drive(replace(instance, bays=None)) is not None
+    assert reliefs.wider(parse_link("pcie6 x32")) is None
+    assert reliefs.wider(parse_link("sata3")) is None
+    assert str(reliefs.wider(parse_link("pcie6 x4"))) == "pcie6 x8"
 
 
 def test_threads_that_cannot_send_what_arrives_are_as_many_as_cpus_and_carry_it() -> None:
@@ -87,21 +90,20 @@ def test_threads_that_cannot_send_what_arrives_are_as_many_as_cpus_and_carry_it(
     assert applied.total.iops.value == pytest.approx(relief.iops.value, rel=0.03)
 
 
-def test_twice_the_threads_keeps_what_is_outstanding() -> None:
+def test_twice_the_threads_or_cores_and_what_is_outstanding() -> None:
     base = resolved(threads=2, outstanding=8)
     change = reliefs.twice_the_threads(base)
     assert change.scenario.workload[0].in_flight == base.workload[0].in_flight
     odd = reliefs.twice_the_threads(resolved(threads=2, outstanding=1))
     assert odd.text == "twice the threads"
-
-
-def test_an_instance_has_no_bay_for_one_more_drive() -> None:
-    load = {"threads": 4, "outstanding": 8}
-    given = {"server": {"platform": "aws-i4i-16xlarge"}, "workload": load}
-    instance = resolve(scenario_from_dict(given))
-    assert instance.bays == len(instance.drives) == 4
-    assert reliefs.one_more_drive(instance) is None
-    assert reliefs.one_more_drive(replace(instance, bays=None)) is not None
+    few = resolved(threads_total=2, outstanding=64)
+    assert reliefs.one_more_core(few) is None
+    assert reliefs.twice_the_cores(few) is None
+    joint = reliefs.twice_the_cores_and_threads(few)
+    assert joint.set["workload.0.threads_total"] == 4
+    many = resolved(threads_total=4096, outstanding=1)
+    assert reliefs.twice_the_cores_and_threads(many) is None
+    assert reliefs.twice_the_cores(many) is not None
 
 
 @pytest.mark.parametrize(
@@ -129,17 +131,11 @@ def test_one_more_interconnect_is_wider() -> None:
     assert reliefs.one_more_interconnect(resolved()) is None
 
 
-def test_the_fastest_link_cannot_be_wider() -> None:
-    assert reliefs.wider(parse_link("pcie6 x32")) is None
-    assert reliefs.wider(parse_link("sata3")) is None
-    assert str(reliefs.wider(parse_link("pcie6 x4"))) == "pcie6 x8"
-
-
 def full(resource: str, kind: str, bound: float) -> SaturatedStation:
     return SaturatedStation(StationInfo(resource, kind, 0, resource=resource), 0.5, bound)  # type: ignore[arg-type]
 
 
-def test_what_stops_it_is_relieved_first() -> None:
+def test_what_stops_it_is_relieved_first_or_outstanding() -> None:
     base = resolved(drives=2)
     stations = [full("commands", "drive", 1e5), full("cores", "cpu", 2e5)]
     texts = [c.text for c in choose(base, stations, stations[0])]
@@ -150,9 +146,6 @@ def test_what_stops_it_is_relieved_first() -> None:
     assert "10 % more GHz" in texts, "each thread has a CPU: more cores would not be used"
     assert texts[-1] == "twice as many outstanding"
     assert len(texts) <= MOST
-
-
-def test_without_a_bottleneck_outstanding_comes_first() -> None:
     stations = [full("commands", "drive", 1e5)]
     assert choose(resolved(), stations, None)[0].text == "twice as many outstanding"
 
@@ -228,17 +221,6 @@ def test_a_what_if_ends_once_its_gain_is_known() -> None:
     assert len(early) == MIN_PAIRED
     np.testing.assert_array_equal(early.records, whole.records[:MIN_PAIRED])
     assert half_of_rate(whole.records, early.records) == 0
-
-
-def test_more_cores_are_tried_with_more_threads_where_each_thread_has_a_cpu() -> None:
-    few = resolved(threads_total=2, outstanding=64)
-    assert reliefs.one_more_core(few) is None
-    assert reliefs.twice_the_cores(few) is None
-    joint = reliefs.twice_the_cores_and_threads(few)
-    assert joint.set["workload.0.threads_total"] == 4
-    many = resolved(threads_total=4096, outstanding=1)
-    assert reliefs.twice_the_cores_and_threads(many) is None
-    assert reliefs.twice_the_cores(many) is not None
 
 
 TWO = [{"name": "a", "raid": "raid5", "members": [0, 1, 2]}, {"raid": "raid0", "members": [3]}]

@@ -1,20 +1,28 @@
+"""What a run answers: rates, shares, bounds, what is full, files that are written."""
+
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from nvmesim.engine.compiled.engine import CompiledEngine
-from nvmesim.engine.contract import Batch
+from nvmesim.engine.contract import Acc, Batch
 from nvmesim.errors import InputError
-from nvmesim.network.network import HORIZON_PS
+from nvmesim.measure.stations import Totals, busy, cpu_stats, drive_utilization, fullest
+from nvmesim.model.lowered import Lowered
+from nvmesim.network.network import HORIZON_PS, StationInfo
+from nvmesim.predict import bottleneck
 from nvmesim.predict import what_ifs as whatifs
+from nvmesim.predict.prepare import prepare
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
-from tests.predict.scenarios import CPU, scenario
+from tests.predict.scenarios import CPU, DRIVE, scenario
 
 MANY = {"threads": 16, "outstanding": 64}
 
@@ -43,7 +51,7 @@ def test_a_short_run_has_no_bound_below_its_iops_and_strict_json() -> None:
         assert json.loads(json.dumps(short.to_json(), allow_nan=False)) == short.to_json()
 
 
-def test_utilization_and_little_hold(reads: Result) -> None:
+def test_figures_of_reads_and_of_mixes_add_up(reads: Result) -> None:
     """X R = N, and a command station is busy X / 500k."""
     assert reads.total.iops.value * reads.total.latency.mean == pytest.approx(128, rel=0.01)
     for station in reads.stations:
@@ -52,35 +60,23 @@ def test_utilization_and_little_hold(reads: Result) -> None:
             assert station.utilization == pytest.approx(each, rel=0.03)
             assert station.visits_per_request == pytest.approx(0.25, rel=0.03)
             assert station.service_mean_s == pytest.approx(2e-6)
-
-
-def test_cycles_and_gigahertz_per_request(reads: Result) -> None:
-    """10,000 cycles each; as long as cores are not shared, logical GHz are the same."""
+    # 10,000 cycles each; as long as cores are not shared, logical GHz are the same.
     assert reads.cpu.cycles_per_io == pytest.approx(10_000, rel=0.01)
     used = reads.cpu.logical_utilization * 16 * 2.0
     assert reads.cpu.ghz_per_miops == pytest.approx(used / (reads.total.iops.value / 1e6))
     assert reads.cpu.ghz_per_miops >= 10 * 0.99
     physical = reads.total.iops.value * 10_000 / (8 * 1.25 * 2e9)
     assert reads.cpu.physical_utilization == pytest.approx(physical, rel=0.01)
-
-
-def test_every_drive_gets_its_share(reads: Result) -> None:
     assert [m.name for m in reads.members] == [f"drive{i}" for i in range(4)]
     assert sum(m.reads_per_request for m in reads.members) == pytest.approx(1, rel=0.01)
     for member in reads.members:
         assert member.read_bytes_per_request == pytest.approx(member.reads_per_request * 4096)
         assert member.writes_per_request == 0
         assert 0 < member.utilization < 1
-
-
-def test_reads_alone_have_no_writes(reads: Result) -> None:
     assert reads.write is None
     assert reads.read.count == reads.total.count == 100_000 == reads.requests
     assert reads.total.bytes_per_s.value == pytest.approx(4096 * reads.total.iops.value)
     assert reads.outstanding == 128
-
-
-def test_reads_and_writes_add_up() -> None:
     mixed = bare(read=0.7, run={"requests": 50_000})
     assert mixed.read is not None
     assert mixed.read.count + mixed.write.count == mixed.total.count
@@ -102,16 +98,13 @@ def test_the_same_seed_gives_the_same_result_on_either_engine() -> None:
     assert said[0] == said[1]
 
 
-def test_an_unknown_engine_is_named() -> None:
-    with pytest.raises(InputError, match="engine 'compield' is unknown; did you mean 'compiled'"):
-        simulate(scenario(), engine="compield")
-
-
-def test_arguments_take_the_place_of_the_scenario() -> None:
+def test_arguments_take_the_place_of_the_scenario_and_an_unknown_engine_is_named() -> None:
     assert simulate(scenario(), requests=700, reliefs=False, certainty=False).requests == 700
     precise = simulate(scenario(), precision=0.05, reliefs=False, certainty=False)
     assert precise.converged
     assert precise.requests >= 200_000
+    with pytest.raises(InputError, match="engine 'compield' is unknown; did you mean 'compiled'"):
+        simulate(scenario(), engine="compield")
 
 
 LOCKED = {"name": "locked", "serial_read": "20 us", "serial_write": "20 us"}
@@ -169,16 +162,13 @@ def test_throughput_never_exceeds_its_bounds() -> None:
             assert found.total.iops.value <= bounds[0] * 1.01
 
 
-def test_an_open_loop_that_is_carried() -> None:
+def test_open_loops_that_are_carried_and_above_their_bound() -> None:
     found = simulate(scenario(rate="100k/s"))
     assert found.total.iops.value == pytest.approx(100e3, rel=0.03)
     assert found.bottleneck.verdict == "latency-bound"
     assert "The offered 100k IOPS are carried" in found.bottleneck.sentence
     assert found.bottleneck.reliefs == ()
     assert found.outstanding == pytest.approx(100e3 * found.total.latency.mean, abs=1)
-
-
-def test_an_open_loop_above_its_bound_has_no_percentile() -> None:
     slow = scenario(drive={"commands": "50k/s"}, rate="150k/s", run={"precision": "1%"})
     found = simulate(slow)
     assert found.bottleneck.verdict == "unstable"
@@ -215,7 +205,7 @@ def test_curve_rises_to_the_bound() -> None:
     assert iops[-1] <= found.bottleneck.bounds["drive0 commands"] * 1.05
 
 
-def test_one_row_a_request(tmp_path: Path) -> None:
+def test_a_file_has_one_row_a_request_and_a_failed_run_leaves_none(tmp_path: Path) -> None:
     path = tmp_path / "requests.parquet"
     found = simulate(scenario(read=0.5), reliefs=False, certainty=False, requests_file=path)
     rows = pl.read_parquet(path)
@@ -226,15 +216,13 @@ def test_one_row_a_request(tmp_path: Path) -> None:
     assert set(rows["target"]) == {"drive0", "drive1"}
     assert [p.name for p in tmp_path.iterdir()] == ["requests.parquet"]
 
-
-def test_a_failed_run_leaves_no_file(tmp_path: Path) -> None:
     class Broken(CompiledEngine):
         def advance(self, completions: int, until_ps: int = HORIZON_PS) -> Batch:
             raise InputError("broken")
 
     with pytest.raises(InputError, match="broken"):
         simulate(scenario(), engine=Broken, requests_file=tmp_path / "r.parquet")
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_interrupted_what_if_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,3 +242,136 @@ def test_progress_names_what_is_done() -> None:
     assert "simulating" in told
     assert any(what.startswith("what if") for what in told)
     assert all(0 <= share <= 1 for share in told.values())
+
+
+def lowered(**options: Any) -> Lowered:
+    return prepare(scenario(**options), "compiled", 1).lowered
+
+
+def totals(low: Lowered, *, requests: int = 1000, duration_ps: float = 1e9) -> Totals:
+    n = low.network.n_stations
+    return Totals(duration_ps, requests, np.zeros((n, 4)), np.zeros((len(low.scenario.drives), 6)))
+
+
+def named(low: Lowered, name: str) -> StationInfo:
+    return next(s for s in low.stations if s.name == name)
+
+
+def test_the_published_example_of_ghz_per_miops() -> None:
+    """50.4 % of 64 logical CPUs at 2.1 GHz and 2.72 MIOPS: 24.9."""
+    cpu = {"cores": 16, "threads_per_core": 2, "ghz": 2.1, "lanes": 48, "interconnect": "upi"}
+    low = lowered(sockets=[{"cpu": cpu}, {"cpu": cpu}])
+    sums = totals(low, requests=2720)
+    for info in low.stations:
+        if info.kind == "cpu":
+            sums.stations[info.first, Acc.SERVICE] = 0.504 * 32 * 1e9
+            sums.stations[info.first, Acc.WORK] = 0.504 * 32 * 1e9
+    cpu_now = cpu_stats(low, sums)
+    assert cpu_now.logical_utilization == pytest.approx(0.504)
+    assert cpu_now.ghz_per_miops == pytest.approx(24.9, abs=0.02)
+    assert cpu_now.physical_utilization == pytest.approx(0.504 * 64 / (32 * 1.25))
+    assert len(cpu_now.sockets) == 2
+
+
+def test_a_skewed_load_and_one_hot_die_count_and_chance_does_not() -> None:
+    low = lowered(drives=1)
+    dies = named(low, "drive0 dies")
+    rows = slice(dies.first, dies.first + dies.count)
+    sums = totals(low)
+    rng = np.random.default_rng(1)
+    sums.stations[rows, Acc.VISITS] = rng.poisson(400, dies.count)
+    sums.stations[rows, Acc.SERVICE] = sums.stations[rows, Acc.VISITS] * 1e6
+    mean = float(busy(low.network, dies, sums).mean())
+    assert fullest(low.network, dies, sums) == mean
+    sums.stations[dies.first, :] *= 2
+    assert fullest(low.network, dies, sums) > 1.8 * mean
+    assert drive_utilization(low, sums, 0) == fullest(low.network, dies, sums)
+    bound = bottleneck.bound(low, dies, sums)
+    assert bound == pytest.approx(1000 / (sums.stations[dies.first, Acc.SERVICE] / 1e12))
+    # One of four drives gets everything.
+    found = simulate(scenario(drives=4, targets=["drive1"], **MANY), reliefs=False, certainty=False)
+    shares = [m.reads_per_request for m in found.members]
+    assert shares == pytest.approx([0, 1, 0, 0], rel=1e-3)
+    assert found.members[1].utilization > 0.5
+    assert found.members[0].utilization == 0
+
+
+def test_nothing_simulated_has_no_bound_and_utilization_is_at_most_one() -> None:
+    low = lowered()
+    verdict = bottleneck.judge(low, totals(low, requests=0), in_flight=8)
+    assert verdict.verdict == "latency-bound"
+    assert verdict.bounds == {}
+    low = lowered()
+    sums = totals(low)
+    sums.stations[:, Acc.SERVICE] = 1e12
+    for info in low.stations:
+        assert busy(low.network, info, sums).max(initial=0) <= 1
+
+
+def test_background_load_takes_cores_away_and_is_no_cost() -> None:
+    base = prepare(scenario(), "compiled", 1).scenario
+    quiet = simulate(base, reliefs=False, certainty=False)
+    busy_server = simulate(replace(base, background=0.25), reliefs=False, certainty=False)
+    assert busy_server.cpu.cycles_per_io == pytest.approx(quiet.cpu.cycles_per_io, rel=0.01)
+    added = busy_server.cpu.physical_utilization - quiet.cpu.physical_utilization
+    assert added == pytest.approx(0.25, abs=0.03)
+    one = scenario(drives=4, sockets=[{"cpu": {**CPU, "cores": 1}}], **MANY)
+    base = prepare(one, "compiled", 1).scenario
+    found = simulate(replace(base, background=0.5), reliefs=False, certainty=False)
+    assert found.total.iops.value == pytest.approx(125e3, rel=0.02)
+    assert found.cpu.logical_utilization == pytest.approx(1, abs=0.01)
+
+
+def test_polling_threads_are_always_busy_and_cpu_time_counts_cycles_alone() -> None:
+    """A stack's numbers in ps (how long a thread slept) are no cycles of a request."""
+    asleep = scenario(drives=1, threads_total=1, outstanding=4, stack={"extends": "linux-io_uring"})
+    found = simulate(asleep, requests=4_000)
+    assert {"ghz_per_miops", "cycles_per_io"} <= set(found.cpu_intervals)
+    for known in found.cpu_intervals.values():
+        assert known.high < 6 * known.low
+    polled = scenario(stack={"polled": True}, threads_total=4, outstanding=1)
+    found = simulate(polled, reliefs=False, certainty=False)
+    assert found.cpu.logical_utilization == pytest.approx(4 / 16, abs=0.01)
+
+
+def test_two_stations_full_are_both_named_and_so_is_a_full_gate() -> None:
+    low = lowered(drives=1)
+    sums = totals(low)
+    for name in ("drive0 commands", "socket0 cpu"):
+        info = named(low, name)
+        sums.stations[info.first] = 1000, 0, 0.95e9 * info.servers, 0.6e9 * info.servers
+    verdict = bottleneck.judge(low, sums, in_flight=8)
+    assert verdict.verdict == "cpu"
+    assert "with drive0 commands 95 % busy too" in verdict.sentence
+    low = lowered(drives=1, rate="10k/s", drive={"tags": 4})
+    gate = named(low, "drive0 tags")
+    sums = totals(low)
+    sums.stations[gate.first, Acc.SERVICE] = 0.99 * 4 * 1e9
+    verdict = bottleneck.judge(low, sums, in_flight=8)
+    assert verdict.sentence.startswith("All slots of drive0 tags are taken")
+    assert "Nothing is full" not in verdict.sentence
+
+
+def test_a_stated_duration() -> None:
+    timed = scenario(run={"duration": "50 ms"})
+    found = simulate(timed, certainty=False)
+    assert found.converged
+    assert found.simulated_s == pytest.approx(0.05, rel=0.01)
+    assert found.bottleneck.reliefs
+    assert found.bottleneck.reliefs[0].gain_high - found.bottleneck.reliefs[0].gain_low < 0.2
+
+
+@pytest.mark.parametrize("read", [1.0, 0.0])
+def test_a_large_command_takes_the_slower_of_data_path_and_port(read: float) -> None:
+    """1 MiB behind a port of 15.75 GB/s and of 7.88: the data path is slower than both."""
+    found = []
+    for link in ("pcie5 x4", "pcie4 x4"):
+        small = scenario(
+            drives=1, drive={"write": {"base": "10 us", "program": "1 us", "buffer": "64 MiB"},
+                             "read": {**DRIVE["read"], "stream_large": "8 us"}, "link": link},
+            threads_total=1, outstanding=1, block_size="1 MiB", read=read, access="sequential",
+            run={"requests": 2_000},
+        )  # fmt: skip
+        found.append(simulate(small).total.latency.mean)
+    assert found[0] == pytest.approx(found[1], rel=1e-3)
+    assert found[0] == pytest.approx((1 << 20) / (3e9 if read else 2e9), rel=0.06)
