@@ -39,7 +39,7 @@ def test_every_row_is_asked_or_counted_with_a_reason() -> None:
             assert case.is_server or not repeated  # a server's repeats are told as restated
 
 
-def test_no_source_is_another_again() -> None:
+def test_sources_and_rows_are_those_of_the_tables_and_none_is_another_again() -> None:
     """Two pages that hold the same run are one vote."""
     known: dict[tuple[str, ...], list[tuple[str, float]]] = {}
     for case in find_cases():
@@ -52,9 +52,6 @@ def test_no_source_is_another_again() -> None:
         for pair in pairs:
             shared[pair] = shared.get(pair, 0) + 1
     assert not {pair: n for pair, n in shared.items() if n >= 3}
-
-
-def test_sources_and_rows_are_those_of_the_tables() -> None:
     cases = find_cases()
     assert len({c.source for c in cases}) >= 40
     assert all(r.iops > 0 and r.size > 0 for c in cases for r in c.rows)
@@ -63,10 +60,18 @@ def test_sources_and_rows_are_those_of_the_tables() -> None:
         find_cases(["R222"])
 
 
-def test_a_drive_is_fitted_to_rows_that_lie_apart_and_to_small_ones() -> None:
+def test_drives_are_fitted_to_rows_apart_and_the_ruler_knows_no_ceiling() -> None:
     rows = [row(1, d, 1000.0 * d, line) for line, d in enumerate((1, 2, 8, 64))]
     found = {s.name: [int(r.in_flight or 0) for r in s.fitted] for s in splits(drive(*rows), rows)}
     assert found == {"2 rows": [1, 64], "3 rows": [1, 64, 8], "2 small rows": [1, 2]}
+    fitted = [row(1, 1, 1000.0), row(2, 1, 2000.0)]
+    assert ruler(row(32, 1, 1.0), fitted) == pytest.approx(32_000.0)
+    assert ruler(row(1, 1, 1.0, op="randwrite"), fitted) is None
+    rows = [row(1, 1, 9_700.0, 0), row(1, 8, 48_000.0, 1), row(1, 32, 71_000.0, 2)]
+    facts = {"source": "x", "stack": "linux-libaio", "link": "sata3"}
+    answer = answer_case(HeldCase("x-1", facts, tuple(rows)))
+    assert [f for f in answer.failures if f.what == "row"] == []
+    assert answer.predictions
 
 
 @pytest.mark.parametrize(
@@ -81,12 +86,6 @@ def test_a_drive_is_fitted_to_rows_that_lie_apart_and_to_small_ones() -> None:
 def test_the_ruler_is_the_least_of_three_products(asked: HeldRow, expected: float) -> None:
     fitted = [row(1, 1, 1000.0), row(1, 64, 50_000.0), row(4, 64, 100_000.0), row(8, 64, 100_000.0)]
     assert ruler(asked, fitted) == pytest.approx(expected)
-
-
-def test_the_ruler_knows_no_ceiling_that_no_row_shows() -> None:
-    fitted = [row(1, 1, 1000.0), row(2, 1, 2000.0)]
-    assert ruler(row(32, 1, 1.0), fitted) == pytest.approx(32_000.0)
-    assert ruler(row(1, 1, 1.0, op="randwrite"), fitted) is None
 
 
 def test_one_vote_a_source_and_the_naive_rule_beside() -> None:
@@ -118,14 +117,6 @@ def test_a_case_is_fitted_predicted_and_kept_as_json() -> None:
     assert found["throughputs"].error < 0.5
     assert all(line["crps"] >= 0 for line in json_rows([answer]))
     assert failures([answer]) == [] or all(f.why for f in failures([answer]))
-
-
-def test_a_drive_that_was_measured_behind_sata_is_asked_behind_sata() -> None:
-    rows = [row(1, 1, 9_700.0, 0), row(1, 8, 48_000.0, 1), row(1, 32, 71_000.0, 2)]
-    facts = {"source": "x", "stack": "linux-libaio", "link": "sata3"}
-    answer = answer_case(HeldCase("x-1", facts, tuple(rows)))
-    assert [f for f in answer.failures if f.what == "row"] == []
-    assert answer.predictions
 
 
 def test_an_installed_package_says_where_they_are(monkeypatch, tmp_path, capsys) -> None:

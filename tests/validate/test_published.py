@@ -27,13 +27,19 @@ def keys(name, role):
     return {(r.config, r.metric) for r in read_set(PUBLISHED / name).rows if r.role == role}
 
 
-def test_all_sets_can_be_read():
+def test_all_sets_can_be_read_and_unknown_ones_are_named(tmp_path, monkeypatch):
     assert len(SETS) >= 25
     for name in SETS:
         published = read_set(PUBLISHED / name)
         assert published.name == name
         assert published.file.source
         assert published.file.hardware
+    with pytest.raises(InputError, match="did you mean 'team-jbod'"):
+        find_sets(("team-jbot",))
+    with pytest.raises(InputError, match=r"no set\.toml in it"):
+        find_sets((str(tmp_path),))
+    with pytest.raises(InputError, match="new or an empty folder"):
+        new_set(PUBLISHED)
 
 
 def test_roles_are_the_fixed_ones():
@@ -52,14 +58,9 @@ def test_roles_are_the_fixed_ones():
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_free_parameters_are_no_more_than_inputs(name):
+def test_free_parameters_are_no_more_than_inputs_and_questions_hold_no_target(name):
     published = read_set(PUBLISHED / name)
     assert len(published.file.fit) <= max(len(published.inputs), 0)
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_a_question_holds_no_target(name):
-    published = read_set(PUBLISHED / name)
     question = Question.of(published)
     assert all(row.role == "input" for row in question.rows)
     assert set(question.asked) == {row.key for row in published.rows}
@@ -117,16 +118,7 @@ def test_bad_sets_are_refused_by_name(tmp_path, file, old, new, says):
     assert "\n" not in str(found.value)
 
 
-def test_unknown_sets_and_folders(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="did you mean 'team-jbod'"):
-        find_sets(("team-jbot",))
-    with pytest.raises(InputError, match=r"no set\.toml in it"):
-        find_sets((str(tmp_path),))
-    with pytest.raises(InputError, match="new or an empty folder"):
-        new_set(PUBLISHED)
-
-
-def test_a_row_limited_by_a_stack_of_no_input_is_not_counted():
+def test_rows_of_stacks_that_are_no_input_and_numbers_that_wait():
     published = read_set(PUBLISHED / "io_uring-polled")
     rows = {row.config: row for row in published.rows}
     cpu, drive = (
@@ -135,10 +127,7 @@ def test_a_row_limited_by_a_stack_of_no_input_is_not_counted():
     assert is_other_stack(published, rows["7950X, interrupts"], cpu)
     assert not is_other_stack(published, rows["7950X, interrupts"], drive)
     assert not is_other_stack(published, rows["Optane, QD16"], cpu)
-
-
-def test_numbers_that_wait_for_a_fit_are_not_the_catalogs():
-    """A set's own drive, or a number that nobody states, is no prediction from the catalog."""
+    # A set's own drive, or a number that nobody states, is no prediction from the catalog.
     assert read_set(PUBLISHED / "980pro-jbod").from_catalog.says("8 drives, 10x128")
     bitmaps = read_set(PUBLISHED / "980pro-raid5-bitmap").from_catalog
     assert not bitmaps.says("internal, 64M")
@@ -180,7 +169,7 @@ def test_ceilings_lie_below_the_published_by_what_the_protocol_takes(quick):
 
 
 @ONE_WORKER
-def test_scoreboard_and_page_name_every_target(quick):
+def test_scoreboard_and_page_name_every_target_and_the_summary_counts_them(quick):
     board, html = scoreboard(quick), page(quick)
     for one in quick:
         for line in one.targets:
@@ -188,16 +177,12 @@ def test_scoreboard_and_page_name_every_target(quick):
             assert line.row.config in html
     assert "What is not explained" in html
     assert "https://" not in html.split("<script")[0]
-
-
-@ONE_WORKER
-def test_summary_counts_targets_only(quick):
     found = summary(quick)
     assert found.targets == sum(len(s.targets) for s in quick)
     assert found.calibrated.rows == 0 or 0 <= found.calibrated.covered <= 1
 
 
-def test_command_line(capsys, tmp_path):
+def test_the_command_line_and_a_missed_budget(capsys, tmp_path, copied):
     html = tmp_path / "v.html"
     assert run_command(["validate", "interfaces", "--json", "--report", str(html)]) == 0
     rows = json.loads(capsys.readouterr().out)["sets"]
@@ -207,9 +192,6 @@ def test_command_line(capsys, tmp_path):
     ends = [(row["predicted"]["low"], row["predicted"]["high"]) for row in rows]
     assert all(low is None or low < high for low, high in ends)  # no interval of zero width
     assert html.stat().st_size > 10_000
-
-
-def test_a_missed_budget_is_exit_code_1(copied, capsys):
     folder = copied("interfaces", set={"iops = 0.16": "iops = 0.01"})
     assert run_command(["validate", str(folder)]) == 1
     assert "0 of 3 targets" in capsys.readouterr().out
@@ -231,7 +213,7 @@ def iops(**workload):
     return simulate(two_sockets(**workload), reliefs=False, requests=60_000)
 
 
-def test_a_file_is_handed_between_sockets():
+def test_files_and_links_between_sockets():
     spread = iops(filesystem="ntfs")
     assert spread.total.iops.value == pytest.approx(590e3, rel=0.01)
     assert "handed between sockets" in spread.bottleneck.sentence
@@ -239,14 +221,8 @@ def test_a_file_is_handed_between_sockets():
     assert writes.total.iops.value == pytest.approx(590e3, rel=0.01)
     assert iops(filesystem="ntfs", socket=0).total.iops.value > 1e6
     assert iops().total.iops.value > 1e6  # raw drives have no such section
-
-
-def test_a_third_link_changes_nothing_there():
     two, three = (iops(filesystem="ntfs", links=n).total.iops for n in (2, 3))
     assert three.value == pytest.approx(two.value, rel=0.002)
-
-
-def test_writes_cost_their_own_cycles():
     one = {"filesystem": "ntfs", "socket": 0}
     reads, writes = iops(**one), iops(read=0.0, **one)
     more = writes.cpu.cycles_per_io - reads.cpu.cycles_per_io
@@ -269,7 +245,7 @@ def test_reports_and_scoreboard_are_current():
     alike(scoreboard(scores), (PUBLISHED / "SCOREBOARD.md").read_text("utf-8"))
 
 
-def test_the_scoreboard_is_that_of_the_reports():
+def test_the_scoreboard_is_that_of_the_reports_wherever_one_stands(tmp_path, monkeypatch):
     """Every predicted cell of the scoreboard stands in the report of its set, and the other way."""
     board = (PUBLISHED / "SCOREBOARD.md").read_text("utf-8")
     for path in find_sets():
@@ -279,9 +255,6 @@ def test_the_scoreboard_is_that_of_the_reports():
         assert cells
         text = (path / "report.md").read_text("utf-8")
         assert all(cell in text for cell in cells - {"predicted (95 %)"})
-
-
-def test_sets_of_a_source_tree_are_found_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "interfaces" in [folder.name for folder in find_sets()]
 

@@ -18,7 +18,7 @@ def asked(iops, utilization=0.5, stack=STACK):
     return Demand(iops, utilization, stack)
 
 
-def test_the_published_rule():
+def test_the_published_rule_and_what_it_does_not_say():
     assert 24 <= rule_ghz_per_miops(asked(3e6)) <= 25.5
     sizing = ns.size_cpu(3e6, 0.5, "windows-2019")
     assert sizing.ghz == pytest.approx(75, abs=1.5)
@@ -26,13 +26,13 @@ def test_the_published_rule():
     assert chosen.carries
     assert chosen.ghz == pytest.approx(72.8)
     assert sizing.cpus[0] == chosen  # the fewest GHz that carry it
-
-
-def test_linear_arithmetic_is_not_what_it_says():
-    """2 x 6128: 40.8 GHz would be 3.27 MIOPS if siblings were whole cores."""
+    # 2 x 6128: 40.8 GHz would be 3.27 MIOPS if siblings were whole cores.
     logical, physical = loaded_cpu(asked(2.72e6), get("cpu", "xeon-gold-6128"), 2)
     assert logical == 1
     assert physical > 1
+    half, full = (smt_ghz_per_miops(asked(3e6, u)) for u in (0.5, 1.0))
+    assert 1.2 < half / full < 1.5
+    assert rule_ghz_per_miops(asked(3e6, 0.5)) / rule_ghz_per_miops(asked(3e6, 1.0)) == 2
 
 
 @pytest.mark.parametrize("drives", [1, 2, 4])
@@ -47,20 +47,11 @@ def test_agrees_with_the_simulation(drives):
     assert physical == pytest.approx(result.cpu.physical_utilization, abs=0.01)
 
 
-def test_the_second_half_is_worth_a_quarter():
-    half, full = (smt_ghz_per_miops(asked(3e6, u)) for u in (0.5, 1.0))
-    assert 1.2 < half / full < 1.5
-    assert rule_ghz_per_miops(asked(3e6, 0.5)) / rule_ghz_per_miops(asked(3e6, 1.0)) == 2
-
-
-def test_headroom_reads_and_files_count():
+def test_headroom_reads_files_and_polled_threads_count():
     plain = ns.size_cpu(1e6)
     assert ns.size_cpu(1e6, headroom=0.2).ghz == pytest.approx(1.2 * plain.ghz)
     assert ns.size_cpu(1e6, filesystem="ntfs").ghz > ns.size_cpu(1e6, read=0.0).ghz > plain.ghz
     assert ns.size_cpu(1e6, stack="linux-libaio").ghz < 0.7 * plain.ghz
-
-
-def test_polled_threads_are_busy_at_any_load():
     sizing = ns.size_cpu(3e6, 0.5, "spdk", cpus=["xeon-gold-6130"])
     assert sizing.cpus[0].logical_utilization > 0
     assert sizing.ghz < 3
@@ -81,7 +72,7 @@ def test_bad_input(change, says):
         ns.size_cpu(**{"iops": 1e6, **change})
 
 
-def test_the_margin_is_said():
+def test_the_margin_is_said_and_both_curves_are_drawn():
     """The interface lets 5 points over count as carried: the answer says by how much."""
     found = {(c.name, c.sockets): c for c in ns.size_cpu(3e6, 0.5, "windows-2019").cpus}
     over, under = found["xeon-gold-6132", 2], found["xeon-platinum-8380", 1]
@@ -91,9 +82,6 @@ def test_the_margin_is_said():
     assert (under.carries, under.within) == (True, True)
     assert "points under" in under.words()
     assert found["xeon-gold-6128", 2].words() == "no, full at 2.27M IOPS"
-
-
-def test_both_curves_are_drawn():
     sizing = ns.size_cpu(3e6, 0.5, "windows-2019", cpus=["xeon-gold-6132"])
     ghz, busy = sizing.chart().to_dict()["vconcat"]
     assert "GHz needed" in ghz["title"]
