@@ -51,21 +51,15 @@ def panel():
     )
 
 
-def test_controls_start_where_the_scenario_is(panel):
+def test_controls_and_figures_are_those_of_the_scenario(panel):
     slider, share, menu = panel.children[:-1]
     assert (slider.value, slider.min, slider.max, slider.step) == (2, 2, 40, 1)
     assert (share.value, menu.value) == (1.0, "raid0")
     assert [c.description for c in panel.children[:-1]] == ["drives", "read", "raid"]
-
-
-def test_what_is_shown_is_what_simulate_says(panel):
     result = ns.simulate(scenario(), requests=4000, reliefs=False)
     panel.children[0].value = 3
     panel.children[0].value = 2
     assert kiops(panel) == pytest.approx(result.total.iops.value / 1e3, rel=1e-3)
-
-
-def test_more_drives_do_more_and_the_trail_remembers(panel):
     panel.children[0].value = 2
     before = kiops(panel)
     panel.children[0].value = 6
@@ -91,14 +85,13 @@ def test_a_move_is_followed_by_a_first_look_and_then_refined():
     assert [row[0] for row in passed(shown)] == ["2"]
 
 
-def test_an_impossible_design_says_why_and_the_next_one_works(panel):
+def test_what_is_impossible_unknown_or_hostile_is_said(panel):
     panel.children[0].value = 39
     assert "PCIe lanes" in words(panel)
     panel.children[0].value = 4
     assert kiops(panel) > 0
-
-
-def test_texts_of_the_scenario_are_escaped():
+    shown = ns.explore(scenario(), {"drives.0.cuont": (2, 4)}, requests=1000)
+    assert "count" in words(shown)
     shown = ns.explore(scenario(), {"drives.0.count": [2, "<b>&"]}, requests=1000)
     shown.children[0].value = "<b>&"
     assert "<b>&" not in shown.children[-1].value
@@ -111,11 +104,6 @@ def test_texts_of_the_scenario_are_escaped():
 def test_bad_ranges(said, words):
     with pytest.raises(InputError, match=words):
         ns.explore(scenario(), {"drives.0.count": said})
-
-
-def test_an_unknown_key_is_told(panel):
-    shown = ns.explore(scenario(), {"drives.0.cuont": (2, 4)}, requests=1000)
-    assert "count" in words(shown)
 
 
 def test_without_ipywidgets_it_says_what_to_install(monkeypatch):
