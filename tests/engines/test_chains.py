@@ -103,7 +103,7 @@ def chains(net: b.NetworkBuilder) -> list[int]:
     return np.flatnonzero(chained(net.build())).tolist()
 
 
-def test_what_is_chained() -> None:
+def test_what_is_chained_and_a_station_of_ones_own_is_not() -> None:
     net, (first, queue) = drive()
     # the bank behind the server, and the delay behind the queue; the queue has two sources
     assert chains(net) == [first, queue]
@@ -116,6 +116,17 @@ def test_what_is_chained() -> None:
     assert chains(net) == [first, queue, other, follows]
     net, (_, queue) = drive(servers=2)  # several servers keep no order
     assert chains(net) == [queue]
+    net = drive()[0].build()
+    assert not chained(net, apart=[0, 3]).any()
+
+    class Own(Fifo):
+        """Serves as any queue does."""
+
+    own = ReferenceEngine(net, record=True, stations={"queue": Own})
+    plain = ReferenceEngine(net, record=True)
+    for engine in (own, plain):
+        engine.advance(50)
+    np.testing.assert_array_equal(own.records(), plain.records())
 
 
 @pytest.mark.parametrize(
@@ -130,17 +141,3 @@ def test_a_second_source_breaks_a_chain(other: tuple[b.Row, ...]) -> None:
     net, (_, queue) = drive()
     net.closed(net.program(*other), 1)
     assert chains(net) == [queue]
-
-
-def test_a_station_of_ones_own_is_not_chained() -> None:
-    net = drive()[0].build()
-    assert not chained(net, apart=[0, 3]).any()
-
-    class Own(Fifo):
-        """Serves as any queue does."""
-
-    own = ReferenceEngine(net, record=True, stations={"queue": Own})
-    plain = ReferenceEngine(net, record=True)
-    for engine in (own, plain):
-        engine.advance(50)
-    np.testing.assert_array_equal(own.records(), plain.records())

@@ -43,7 +43,7 @@ def test_wrong_type_or_layout_is_rejected(name: str) -> None:
                 check(replace(net, **{name: array}))
 
 
-def test_a_structure_seen_before_is_still_checked_for_its_times() -> None:
+def test_structures_are_checked_for_their_times_and_delays_that_are_alike() -> None:
     net = one_program(b.visit(2, 3)).build()
     check(net)
     for row, column, value in ((0, 3, -1), (0, 3, HORIZON_PS), (1, 5, 1 << 50)):
@@ -60,9 +60,6 @@ def test_a_structure_seen_before_is_still_checked_for_its_times() -> None:
     falling[:, 0] += 1
     with pytest.raises(NetworkError, match="dist"):
         check(replace(net, dist=falling))
-
-
-def test_a_structure_holds_which_delays_are_alike() -> None:
     net = one_program(b.visit(0, 3), b.visit(0, 3)).build()
 
     def with_delays(*delays: int) -> bytes:
@@ -123,30 +120,24 @@ def test_bad_operation(row: b.Row, text: str) -> None:
         check(one_program(row).build())
 
 
-def test_a_child_does_not_fork() -> None:
+def test_children_do_not_fork_and_loops_take_time() -> None:
     net = b.NetworkBuilder()
     station = net.fifo()
     child = net.program(b.visit(station, 1), b.fork(0))
     net.closed(net.program(b.fork(0)), 1, plan=net.plan([[(child, 0)]]))
     with pytest.raises(NetworkError, match="a child forks"):
         check(net.build())
-
-
-def test_a_loop_that_takes_no_time() -> None:
     net = b.NetworkBuilder()
     net.closed(net.program(b.MARK, b.fork(0)), 1, plan=net.plan([]))
     with pytest.raises(NetworkError, match="takes no time"):
         check(net.build())
-
-
-def test_a_loop_whose_children_take_time() -> None:
     net = b.NetworkBuilder()
     child = net.program(b.visit(net.fifo(), 1))
     net.closed(net.program(b.fork(0)), 1, plan=net.plan([[(child, 0)]]))
     check(net.build())
 
 
-def test_thread_gates_and_rows() -> None:
+def test_thread_gates_rows_and_columns_of_shared_interrupts() -> None:
     net = one_program().build()
     for mutant, text in (
         (replace(net, thread_gate=np.zeros(1, np.int64)), "thread_gate names no gate"),
@@ -158,9 +149,6 @@ def test_thread_gates_and_rows() -> None:
     ):
         with pytest.raises(NetworkError, match=text):
             check(mutant)
-
-
-def test_shared_interrupts_need_a_column_a_target() -> None:
     net = b.NetworkBuilder()
     station = net.fifo()
     program = net.program(b.acquire_thread(shared=1), b.visit(station, 1), b.RELEASE_THREAD)

@@ -34,7 +34,9 @@ def two_children() -> Network:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_request_step_by_step(engine: type[CompiledEngine] | type[ReferenceEngine]) -> None:
+def test_a_request_step_by_step_and_why_it_stopped(
+    engine: type[CompiledEngine] | type[ReferenceEngine],
+) -> None:
     run = engine(two_children(), record=True)
     batch = run.advance(2, HORIZON_PS)
     assert run.records().tolist() == [[0, 0, 0, 0, 0, 2, 8], [1, 0, 0, 0, 8, 10, 16]]
@@ -43,6 +45,19 @@ def test_a_request_step_by_step(engine: type[CompiledEngine] | type[ReferenceEng
     assert batch.stations[0].tolist() == [5, 0, 8, 8]
     assert batch.stations[3].tolist() == [2, 0, 6, 0]
     assert (batch.status, batch.end_ps, batch.outstanding) == (Status.COMPLETED, 16, 1)
+    net = b.NetworkBuilder()
+    program = net.program(b.visit(net.fifo(), 10))
+    net.group([[b.Flow(program, [net.plan()])]],
+              [b.User(net.thread(), arrivals=[(5, 0), (5, 0), (90, 0)])], replay=True)  # fmt: skip
+    run: Engine = engine(net.build())
+    stops = [run.advance(n, until) for n, until in ((1, 4), (0, 99), (1, 99), (9, 30), (9, 200))]
+    assert [(s.status, s.end_ps, s.outstanding, s.completions) for s in stops] == [
+        (Status.TIME, 0, 0, 0),
+        (Status.COMPLETED, 0, 0, 0),
+        (Status.COMPLETED, 15, 1, 1),
+        (Status.TIME, 25, 0, 1),
+        (Status.IDLE, 100, 0, 1),
+    ]
 
 
 def test_timeline() -> None:
@@ -104,7 +119,7 @@ def test_a_station_of_a_user_replaces_one() -> None:
     np.testing.assert_array_equal(theirs.records(), ours.records())
 
 
-def test_a_station_with_a_queue_of_its_own() -> None:
+def test_stations_of_a_user_with_queues_of_their_own_and_unknown_ones() -> None:
     net = b.NetworkBuilder()
     station = net.fifo(name="disk")
     program = net.program(b.visit(station, 10))
@@ -114,9 +129,6 @@ def test_a_station_with_a_queue_of_its_own() -> None:
     run = ReferenceEngine(net.build(), record=True, stations={"disk": LastComeFirstServed})
     assert run.advance(3, HORIZON_PS).end_ps == 30
     assert run.records()[:, [0, 6]].tolist() == [[0, 10], [2, 20], [1, 30]]
-
-
-def test_an_unknown_station_is_named() -> None:
     with pytest.raises(KeyError, match="dsik"):
         ReferenceEngine(two_children(), stations={"dsik": TwiceAsSlow})
 
@@ -133,24 +145,7 @@ def test_deadlock(engine: type[CompiledEngine] | type[ReferenceEngine]) -> None:
         engine(net.build()).advance(10, HORIZON_PS)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_why_it_stopped(engine: type[CompiledEngine] | type[ReferenceEngine]) -> None:
-    net = b.NetworkBuilder()
-    program = net.program(b.visit(net.fifo(), 10))
-    net.group([[b.Flow(program, [net.plan()])]],
-              [b.User(net.thread(), arrivals=[(5, 0), (5, 0), (90, 0)])], replay=True)  # fmt: skip
-    run: Engine = engine(net.build())
-    stops = [run.advance(n, until) for n, until in ((1, 4), (0, 99), (1, 99), (9, 30), (9, 200))]
-    assert [(s.status, s.end_ps, s.outstanding, s.completions) for s in stops] == [
-        (Status.TIME, 0, 0, 0),
-        (Status.COMPLETED, 0, 0, 0),
-        (Status.COMPLETED, 15, 1, 1),
-        (Status.TIME, 25, 0, 1),
-        (Status.IDLE, 100, 0, 1),
-    ]
-
-
-def test_room_for_bursts_and_backlogs_is_made() -> None:
+def test_room_for_bursts_backlogs_and_many_submissions_is_made() -> None:
     """Forks of 60 that split in 40, and an open loop that outruns its station."""
     net = b.NetworkBuilder()
     disk, slow = net.fifo(3), net.fifo()
@@ -165,9 +160,6 @@ def test_room_for_bursts_and_backlogs_is_made() -> None:
     run = CompiledEngine(built)
     run.advance(10, HORIZON_PS)
     assert len(run._room.tokens) > 2 * 60 * 40
-
-
-def test_room_for_many_submissions_at_once_is_made() -> None:
     net = b.NetworkBuilder()
     flow = b.Flow(net.program(b.visit(net.fifo(), 9)), [net.plan()])
     thread, gap = net.thread(), net.uniform(5, 5)

@@ -68,18 +68,18 @@ def test_events_come_in_order(most: int) -> None:
         check(heap, held)
 
 
-def test_the_last_event_leaves_nothing() -> None:
+def test_the_last_event_and_the_end_of_the_simulation() -> None:
     heap = empty()
     heap_push(heap, 0, 7, 1)
     heap_pop(heap, 1)
     check(heap, [])
-
-
-def test_times_up_to_the_end_of_the_simulation() -> None:
     heap = empty()
     for number, t in enumerate((FOREVER - 1, 0, FOREVER - 1)):
         heap_push(heap, number, t, number)
     check(heap, [(FOREVER - 1, 0), (0, 1), (FOREVER - 1, 2)])
+    for i in range(64):
+        assert bit(np.int64(-1) << i) == i
+        assert bit(np.int64(1) << i) == i
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 6, 21, 64])
@@ -143,12 +143,6 @@ def due_at(room, slot, t):  # type: ignore[no-untyped-def]
 @compiled
 def bit(word):  # type: ignore[no-untyped-def]
     return lowest_bit(word)
-
-
-def test_the_lowest_bit() -> None:
-    for i in range(64):
-        assert bit(np.int64(-1) << i) == i
-        assert bit(np.int64(1) << i) == i
 
 
 @pytest.mark.parametrize("shift", [0, 2, 9])

@@ -62,26 +62,26 @@ def test_every_part_of_the_loop_is_in_its_key() -> None:
     assert imported <= {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files}
 
 
-def test_the_key_changes_with_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_key_changes_with_sources_and_processor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     before = native.sources()
     assert native.sources() == before
     changed = tmp_path / "kernel.py"
     changed.write_text("another loop")
     monkeypatch.setattr(native, "loop_files", lambda: [changed])
     assert native.sources() != before
-
-
-def test_the_key_changes_with_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     before = native.sources()
     cpu, features = native.processor()
     monkeypatch.setattr(native, "processor", lambda: (cpu, f"{features},+another"))
     assert native.sources() != before
 
 
-def test_code_on_disk_is_run_without_numba() -> None:
+def test_code_on_disk_is_run_without_numba_and_on_arrays_of_its_form() -> None:
     run_python(EQUALITY.format(1))  # leaves it there
     code = EQUALITY.format(1) + "\nimport sys; print(*sys.modules)"
     assert "numba" not in run_python(code).split()
+    assert run_python(OTHER_ARRAYS) == "refused\n"
 
 
 def test_few_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,3 @@ for ops in (net.ops.astype(np.int32), net.ops.T, net.ops[:, :5].copy()):
         native.loop_of(net._replace(ops=ops))
 print("refused")
 """
-
-
-def test_arrays_of_another_form_are_refused() -> None:
-    assert run_python(OTHER_ARRAYS) == "refused\n"
