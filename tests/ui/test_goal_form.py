@@ -26,20 +26,9 @@ def test_what_is_typed_is_a_key_of_the_goal(key, typed, table, kept):
     assert changed["name"] == START["name"]
 
 
-def test_an_empty_field_leaves_its_key_out():
+def test_empty_fields_leave_keys_out_and_prices_are_asked_for_where_they_count():
     assert "p99" not in put(START, "constraints/p99", "")["constraints"]
     assert "volume.raid" not in put(START, "candidates/volume.raid", [])["candidates"]
-
-
-def test_prices_are_asked_for_where_they_count():
-    assert parts(START, start()) == []
-    priced = put(START, "objective/minimize", "price")
-    keys = [part["key"] for part in parts(priced, start())]
-    assert keys == ["prices/server", "prices/kioxia-cd6-r-15.36tb", "prices/xeon-gold-6130"]
-    assert parts(priced, start())[0]["label"] == "the rest of the server, EUR each"
-
-
-def test_what_cannot_be_is_said():
     with pytest.raises(InputError, match="is not a number"):
         put(START, "constraints/price", "cheap")
     with pytest.raises(InputError, match="is not a field"):
@@ -47,6 +36,11 @@ def test_what_cannot_be_is_said():
     assert "p99" in problem(put(START, "constraints/p99", "soon"), start())
     assert problem(START, start()) == ""
     assert values(START)["candidates/volume.raid"] == ["raid10", "raid5", "raid6"]
+    assert parts(START, start()) == []
+    priced = put(START, "objective/minimize", "price")
+    keys = [part["key"] for part in parts(priced, start())]
+    assert keys == ["prices/server", "prices/kioxia-cd6-r-15.36tb", "prices/xeon-gold-6130"]
+    assert parts(priced, start())[0]["label"] == "the rest of the server, EUR each"
 
 
 def test_the_page_moves_the_toml_and_opens_no_file(page):

@@ -44,7 +44,7 @@ def test_a_first_look_is_bounded_in_time(page, monkeypatch):
     assert page.news(page.post("api/design", {"toml": SMALL}).json()["job"])["html"]
 
 
-def test_work_that_does_not_listen_can_be_cancelled(page):
+def test_work_that_does_not_listen_or_dies_ends_with_one_sentence(page):
     job, number = stopped(page)
     began = time.monotonic()
     page.post(f"api/job/{job}/cancel", {})
@@ -52,6 +52,9 @@ def test_work_that_does_not_listen_can_be_cancelled(page):
     assert time.monotonic() - began < 10 * jobs.GRACE_S
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+    job, number = stopped(page)
+    os.kill(number, signal.SIGKILL)
+    assert page.wait(job, "failed")["error"] == jobs.DIED
 
 
 def test_a_process_that_was_killed_is_replaced_before_it_is_missed(page):
@@ -71,12 +74,6 @@ def test_a_process_that_was_killed_is_replaced_before_it_is_missed(page):
     now = at_hand()
     assert number in before - now
     assert len(now) == jobs.IDLE
-
-
-def test_a_process_that_dies_is_one_sentence(page):
-    job, number = stopped(page)
-    os.kill(number, signal.SIGKILL)
-    assert page.wait(job, "failed")["error"] == jobs.DIED
 
 
 def test_memory_is_bounded(page, monkeypatch):
@@ -167,7 +164,7 @@ def test_where_nothing_can_be_locked_nothing_is_swept(tmp_path, monkeypatch):
     first.remove()
 
 
-def test_the_first_line_is_an_address_that_answers():
+def test_the_first_line_is_an_address_and_a_port_in_use_is_one_line(capfd):
     command = [sys.executable, "-m", "nvmesim", "ui", "--no-browser"]
     with child(command, stdout=subprocess.PIPE, text=True) as app:
         address = app.stdout.readline().strip()
@@ -175,9 +172,7 @@ def test_the_first_line_is_an_address_that_answers():
         assert "Design a server" in httpx.get(address, timeout=60).text
         app.send_signal(signal.SIGINT)
         assert app.wait(60) in (0, 130)
-
-
-def test_a_port_in_use_is_one_line(capfd):
+    capfd.readouterr()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -128,12 +128,23 @@ def test_nothing_is_changed(page, how):
     assert (dict(page.api.jobs._jobs), dict(page.api._files)) == before
 
 
-def test_chunks_count_although_no_length_is_said(page):
+def test_chunks_count_and_too_much_is_refused(page):
     lines = [f"POST {SECRET}api/design HTTP/1.1", HERE, OWN, "Transfer-Encoding: chunked"]
     head = "\r\n".join([*lines, "Connection: close", "", ""])
     chunk = f"{1 << 20:x}\r\n{'x' * (1 << 20)}\r\n"
     assert status(told(page, f"{head}{chunk * 4}0\r\n\r\n")) in (0, 413)
     assert status(told(page, f"{head}2\r\n{{}}\r\n0\r\n\r\n")) == 200
+    much = b" " * (MOST_JSON + 1)
+    assert page.post("api/design", much).status_code == 413
+    raw = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
+    raw.putrequest("POST", f"/{TOKEN}/api/upload")
+    raw.putheader("Origin", page.origin)
+    raw.putheader("Content-Length", str(MOST_UPLOAD + 1))
+    raw.endheaders(b"x")
+    said = raw.getresponse()
+    assert said.status == 413
+    assert b"64 MiB" in said.read()
+    raw.close()
 
 
 def test_a_body_that_never_comes_holds_up_nobody(page):
@@ -143,9 +154,16 @@ def test_a_body_that_never_comes_holds_up_nobody(page):
         assert page.get().status_code == 200
 
 
-def test_a_job_is_not_guessed(page):
+def test_jobs_are_not_guessed_assets_are_a_fixed_list_and_truth_is_answered(page):
     for name in ("1", "..", "%2e%2e", "x" * 5000, "' or 1=1"):
         assert page.get(f"api/job/{name}").status_code in (400, 404)
+    for name in ("../guard.py", "..%2fguard.py", "ui.py", "%2e%2e/app.py", "report.js"):
+        assert page.get(f"assets/{name}").status_code == 404
+    assert page.get("assets/ui.js").headers["content-type"].startswith("text/javascript")
+    assert status(told(page, get(SECRET, HERE))) == 200
+    before = set(page.api.jobs._jobs)
+    assert status(told(page, post(f"{SECRET}api/design", SMALL_DESIGN, OWN))) == 200
+    assert set(page.api.jobs._jobs) - before
 
 
 @pytest.mark.parametrize("name", ["", "drive", "compare", "choose"])
@@ -163,27 +181,6 @@ def test_the_secret_does_not_leave(page, name):
     assert "location" not in answer.headers
     assert not re.search(r'(src|href|action)="(https?:)?//', answer.text)
     assert "<script>" not in answer.text
-
-
-def test_the_same_requests_without_a_lie_are_answered(page):
-    assert status(told(page, get(SECRET, HERE))) == 200
-    before = set(page.api.jobs._jobs)
-    assert status(told(page, post(f"{SECRET}api/design", SMALL_DESIGN, OWN))) == 200
-    assert set(page.api.jobs._jobs) - before
-
-
-def test_too_much_is_refused(page):
-    much = b" " * (MOST_JSON + 1)
-    assert page.post("api/design", much).status_code == 413
-    raw = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
-    raw.putrequest("POST", f"/{TOKEN}/api/upload")
-    raw.putheader("Origin", page.origin)
-    raw.putheader("Content-Length", str(MOST_UPLOAD + 1))
-    raw.endheaders(b"x")
-    said = raw.getresponse()
-    assert said.status == 413
-    assert b"64 MiB" in said.read()
-    raw.close()
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b"1e999"])
@@ -220,12 +217,6 @@ def test_a_control_takes_no_path_either(page):
         assert "opens no files" in said, key
     said = page.post("api/design", {"toml": SMALL, "set": {"workload.0.trace": "x"}}).json()
     assert "opens no files" in said["error"]
-
-
-def test_assets_are_a_fixed_list(page):
-    for name in ("../guard.py", "..%2fguard.py", "ui.py", "%2e%2e/app.py", "report.js"):
-        assert page.get(f"assets/{name}").status_code == 404
-    assert page.get("assets/ui.js").headers["content-type"].startswith("text/javascript")
 
 
 @pytest.mark.parametrize(

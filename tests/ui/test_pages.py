@@ -69,13 +69,7 @@ def test_a_design_starts_moves_and_ends(page):
     assert "one drive" in report.text
 
 
-def test_what_is_shown_already_is_not_sent_again(page):
-    job = page.post("api/design", {"toml": SMALL}).json()["job"]
-    seen = page.wait(job)["version"]
-    assert page.get(f"api/job/{job}?seen={seen}").json()["html"] is None
-
-
-def test_a_design_that_cannot_be_keeps_its_text_and_says_why(page):
+def test_a_design_that_cannot_be_says_why_and_nothing_is_sent_twice(page):
     body = {"toml": SMALL, "set": {"volume.raid": "raid6"}}
     found = page.post("api/design", body).json()
     assert "raid6" in found["toml"]
@@ -83,6 +77,9 @@ def test_a_design_that_cannot_be_keeps_its_text_and_says_why(page):
     assert "job" not in found
     broken = page.post("api/design", {"toml": "name = "}).json()
     assert broken["error"].startswith("not TOML")
+    job = page.post("api/design", {"toml": SMALL}).json()["job"]
+    seen = page.wait(job)["version"]
+    assert page.get(f"api/job/{job}?seen={seen}").json()["html"] is None
 
 
 def test_every_control_makes_a_scenario_that_can_be():
@@ -126,35 +123,26 @@ def test_a_pool_has_records_where_others_have_chunks():
     assert mirrors["volume"][0]["recordsize"] == "16 KiB"
 
 
-def test_a_control_that_is_none_is_refused():
-    with pytest.raises(InputError, match="not a control"):
-        controls.put(controls.start(), "run.seed", 3, {})
-
-
-def test_drives_behind_an_adapter_are_where_it_is():
+def test_controls_of_an_adapter_of_a_preset_and_of_none():
     there = controls.put(controls.start(), "server.sockets", "2", {})
     there["adapters"] = [{"name": "quad", "socket": 1}]
     there["drives"] = [{**there["drives"][0], "behind": "quad", "socket": 0}]
     assert controls.values(there)["drives.socket"] == "1"
-
-
-def test_a_preset_is_recognised_until_it_is_changed():
     tables = controls.put(controls.start(), "workload", "scan", {})
     assert controls.values(tables)["workload"] == "scan"
     changed = controls.put(tables, "workload.0.threads", 3, {})
     assert controls.values(changed)["workload"] == ""
+    with pytest.raises(InputError, match="not a control"):
+        controls.put(controls.start(), "run.seed", 3, {})
 
 
-def test_the_largest_load_and_a_goal_that_nothing_meets(page):
+def test_the_largest_load_and_a_goal(page):
     body = {"toml": SMALL, "p99": "5 us", "levels": []}
     done = page.wait(page.post("api/best", body).json()["job"])
     assert "nothing meets p99 within 5 µs" in done["html"]
     assert done["data"]["met"] is False
     wrong = page.post("api/best", {"toml": SMALL, "p99": "soon"}).json()["job"]
     assert "soon" in page.wait(wrong, "failed")["error"]
-
-
-def test_a_goal_chooses(page):
     goal = """
     [candidates]
     "drives.0.count" = [1, 2]
@@ -205,12 +193,18 @@ def test_a_typed_datasheet_becomes_a_drive(page):
     assert "capacity, link" in empty
 
 
-def test_a_setting_is_applied_as_it_stands(page):
+def test_a_setting_is_applied_and_does_not_stop_another_level(page):
     body = {"toml": SMALL, "apply": {"workload.0.outstanding": 9}}
     tables = tomllib.loads(page.post("api/design", body).json()["toml"])
     assert tables["workload"][0]["outstanding"] == 9
     wrong = page.post("api/design", {"toml": SMALL, "apply": {"drives.0.profile": "/etc/x.toml"}})
     assert "opens no files" in wrong.json()["error"]
+    body = {"toml": to_text(controls.start()), "apply": {"volume.*.group_thread_cnt": 8}}
+    workers = page.post("api/design", body).json()["toml"]
+    moved = page.post("api/design", {"toml": workers, "set": {"volume.raid": "raid10"}}).json()
+    assert "error" not in moved
+    assert "group_thread_cnt" not in moved["toml"]
+    page.api.jobs.cancel_all()
 
 
 @pytest.mark.parametrize("platform", ["", "dell-r760"])
@@ -225,24 +219,12 @@ def test_what_would_help_can_be_applied(page, platform):
         page.api.jobs.cancel_all()
 
 
-def test_what_was_applied_for_one_level_does_not_stop_another(page):
-    body = {"toml": to_text(controls.start()), "apply": {"volume.*.group_thread_cnt": 8}}
-    workers = page.post("api/design", body).json()["toml"]
-    moved = page.post("api/design", {"toml": workers, "set": {"volume.raid": "raid10"}}).json()
-    assert "error" not in moved
-    assert "group_thread_cnt" not in moved["toml"]
-    page.api.jobs.cancel_all()
-
-
 def test_what_does_not_fit_says_what_would(page):
     found = page.post("api/fits", {"toml": to_text(controls.start())}).json()["unfit"]
     assert "zfs-mirror, raidz1" in found["volume.engine"]["openzfs"]
     assert found["volume.raid"] == {}
     assert "which VROC is on Linux" in found["volume.engine"]["intel-vroc"]
     assert "a Linux stack" in found["server.stack"]["windows-2019"]
-
-
-def test_more_drives_than_bays_says_which_server_has_them(page):
     on_small = controls.put(controls.start(), "server.platform", "dell-r4715", {})
     asked = {"toml": to_text(on_small), "set": {"drives.count": 24}}
     said = page.post("api/design", asked).json()["remarks"]["drives.count"]
@@ -251,7 +233,7 @@ def test_more_drives_than_bays_says_which_server_has_them(page):
     assert re.search(r"with \d\d: Dell PowerEdge", said)
 
 
-def test_a_dropped_file_that_is_no_capture_is_one_sentence(page):
+def test_dropped_files_and_pasted_dumps(page):
     before = set(page.api._folder.iterdir())
     answer = page.post("api/upload?name=../holiday.jpg", b"\xff\xd8\xff\xe0 no capture")
     assert set(page.api._folder.iterdir()) == before
@@ -263,9 +245,6 @@ def test_a_dropped_file_that_is_no_capture_is_one_sentence(page):
     assert "drop them again" in gone.json()["error"]
     nothing = page.post("api/calibrate", {"files": []})
     assert "drop captures" in nothing.json()["error"]
-
-
-def test_a_pasted_dump_describes_a_server(page):
     lscpu = (
         "Architecture: x86_64\nCPU(s): 32\nThread(s) per core: 2\nCore(s) per socket: 16\n"
         "Socket(s): 1\nModel name: Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz\n"
