@@ -42,35 +42,23 @@ def pages(monkeypatch):
     sys.modules.pop("pages")
 
 
-def test_every_table_of_a_scenario_is_on_the_page(pages):
+def test_tables_units_commands_names_numbers_and_keys_are_on_their_pages(pages):
     assert set(pages.SCENARIO_TABLES.values()) == set(MODELS)
     assert all(field.description for model in MODELS for field in model.model_fields.values())
     text = pages.scenario_page()
     assert "| `outstanding` | whole number, ≥ 1, ≤ 65536 |  | Requests" in text
     assert '| `chunk` | `"64 KiB"` |' in text
-
-
-def test_units_and_docstrings_of_profiles_are_on_the_page(pages):
     text = pages.profile_page()
     assert '| `die` | `"54 us"` | **needed** | Mean time a die is busy for one unit. |' in text
     assert "(DESIGN" not in text
-
-
-def test_every_command_is_on_the_page(pages):
     text = pages.command_page()
     for name in ("run", "calibrate", "sweep", "catalog show"):
         assert f"\n## nvmesim {name}\n" in text
     assert "--precision" in text
-
-
-def test_every_public_name_is_on_the_page(pages):
     text = pages.api_page()
     for name in nvmesim.__all__:
         is_module = isinstance(getattr(nvmesim, name), ModuleType)
         assert (f"`ns.{name}`" if is_module else f":: nvmesim.{name}\n") in text
-
-
-def test_every_number_of_the_catalog_is_on_the_page(pages):
     text = pages.number_page()
     stack = get("stack", "linux-io_uring")
     assert stack.wakeup_half.low
@@ -78,9 +66,6 @@ def test_every_number_of_the_catalog_is_on_the_page(pages):
     value = show_quantity(stack, "wakeup_half")
     assert f"| `wakeup_half` | {value} | {low} to {high} | fitted |" in text
     assert "| `filesystems.ntfs` | 15000 | 12200 to 17700 | fitted |" in text
-
-
-def test_every_key_of_a_result_is_explained(pages):
     scenario = nvmesim.Scenario.model_validate(pages.EXAMPLE)
     found = nvmesim.simulate(scenario, requests=2000, reliefs=False).to_json()
     text = (DOCS / "json-head.md").read_text("utf-8")
@@ -185,15 +170,15 @@ def overview() -> str:
     return re.sub(r"\]\((\S+)/report\.md\)", r"](calibration/published/\1/report.md)", head).strip()
 
 
-def test_the_scoreboard_is_the_generated_one():
+def test_the_scoreboard_and_the_glossary_are_generated_and_commands_exist():
     shown = README.split(BEGIN)[1].split(END)[0].strip()
     assert shown == overview()
-
-
-def test_commands_in_the_readme_exist():
     named = set(re.findall(r"(?:^|`)\s*nvmesim ([a-z]+)", README, flags=re.M))
     assert named <= set(COMMANDS)
     assert len(named) >= 5
+    text = (DOCS / "howto" / "report.md").read_text("utf-8")
+    for word, meaning in texts("glossary").items():
+        assert f"{word}\n: {meaning[0].upper()}{meaning[1:]}.\n" in text
 
 
 FOLLOWED = [DOCS / "start.md", *sorted((DOCS / "howto").glob("*.md"))]
@@ -288,9 +273,3 @@ def test_extensions_are_short():
         found = [b for b in blocks(DOCS / "howto" / f"{page}.md") if b.file == file]
         assert all(len(b.text.splitlines()) < MOST_LINES for b in found), page
         assert found, page
-
-
-def test_the_glossary_is_that_of_the_reports():
-    text = (DOCS / "howto" / "report.md").read_text("utf-8")
-    for word, meaning in texts("glossary").items():
-        assert f"{word}\n: {meaning[0].upper()}{meaning[1:]}.\n" in text
