@@ -140,15 +140,12 @@ def test_long_keys_are_seen_however_they_are_written(part):
         checked_toml(".".join([part] * 50) + " = 1")
 
 
-def test_set_takes_a_long_key_for_a_text(tmp_path, refused):
+def test_long_keys_and_tables_without_end(tmp_path, refused):
     file = tmp_path / "s.toml"
     file.write_text(f"{HEAD}{LOAD}outstanding = 1\n")
     began = time.process_time()
     refused("run", file, "--set", f"name={{{'a.' * 50_000}a=1}}", "--set", "run.seed=x")
     assert time.process_time() - began < 10
-
-
-def test_a_table_of_points_without_end(tmp_path, refused):
     file = tmp_path / "points.csv"
     file.write_text("op,iodepth,iops\n" + "randread,1,1000\n" * 10_001)
     assert "has more than 10,000 points" in refused("calibrate", file)
@@ -168,15 +165,12 @@ def test_an_absurd_rate_is_unstable_at_once(rate):
     assert result.total.latency.percentiles[99.0] is None
 
 
-def test_it_is_the_overload_that_a_higher_rate_shows():
+def test_an_overload_is_told_from_a_long_delay_and_a_carried_rate():
     """Of both only the first moments are seen, in which stations fill up one after the other."""
     carried = ns.simulate(offered("12M/s"), reliefs=False).total.iops.value
     absurd = ns.simulate(offered("1e9/s"), reliefs=False).total.iops.value
     assert absurd == pytest.approx(carried, rel=0.5)
-
-
-def test_a_long_delay_is_no_overload():
-    """For a second nothing completes, and then all that comes does."""
+    # For a second nothing completes, and then all that comes does.
     tables = offered("25k/s").to_dict()
     tables["drives"][0] |= {"delay": "1 s", "count": 40, "link": "pcie3 x1"}
     from nvmesim.predict import pilots
@@ -186,9 +180,6 @@ def test_a_long_delay_is_no_overload():
     assert pilots.carried_share(resolved, lowered) < pilots.CARRIED
     same, _, left_out = pilots.lowered_rate(resolved, lowered)
     assert (same, left_out) == (resolved, 0.0)
-
-
-def test_a_carried_rate_is_left_as_it_is():
     from nvmesim.predict.pilots import lowered_rate
 
     resolved = resolve(offered("500k/s"))
@@ -196,7 +187,7 @@ def test_a_carried_rate_is_left_as_it_is():
     assert (same, left_out) == (resolved, 0.0)
 
 
-def test_max_time_keeps_what_was_finished(files, capsys):
+def test_max_time_keeps_what_was_finished_of_runs_and_sweeps(files, capsys, tmp_path):
     requests = "run.requests=2000000000"
     assert run_command(["run", str(files["scenario"]), "--set", requests, "--json",
                         "--max-time", "3 s"]) == 1  # fmt: skip
@@ -204,9 +195,6 @@ def test_max_time_keeps_what_was_finished(files, capsys):
     assert json.loads(out)["converged"] is False
     assert json.loads(out)["requests"] > 0
     assert said.strip().endswith("stopped after --max-time 3 s: what was finished is printed")
-
-
-def test_max_time_of_a_sweep_keeps_its_points(files, tmp_path, capsys):
     out = tmp_path / "s.parquet"
     over = "workload.outstanding=1..40000"
     assert run_command(["sweep", str(files["scenario"]), "--over", over, "-o", str(out),

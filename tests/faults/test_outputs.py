@@ -19,7 +19,7 @@ from nvmesim.study.validate.published import new_set
 from tests.servers import one_server
 
 
-def test_mode_of_what_was_there_stays(tmp_path: Path) -> None:
+def test_modes_of_what_was_there_and_of_new_files(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     for mode in (0o600, 0o640, 0o664):
         out.write_text("before")
@@ -27,9 +27,6 @@ def test_mode_of_what_was_there_stays(tmp_path: Path) -> None:
         write_text(out, "after")
         assert out.read_text() == "after"
         assert out.stat().st_mode & 0o777 == mode
-
-
-def test_a_new_file_has_the_mode_that_the_user_asks_for(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_text(tmp_path / "new", "text")
@@ -47,7 +44,9 @@ def test_owner_of_what_was_there_stays(tmp_path: Path) -> None:
     assert (out.stat().st_uid, out.stat().st_gid) == (54_321, 54_322)
 
 
-def test_the_part_beside_is_new_and_its_name_not_to_be_guessed(tmp_path: Path) -> None:
+def test_the_part_beside_has_a_new_name_and_no_link_at_it_is_followed(
+    tmp_path: Path, monkeypatch
+) -> None:
     names = set()
     for _ in range(3):
         with written(tmp_path / "out") as beside:
@@ -57,9 +56,6 @@ def test_the_part_beside_is_new_and_its_name_not_to_be_guessed(tmp_path: Path) -
             beside.write_text("whole")
     assert len(names) == 3
     assert os.listdir(tmp_path) == ["out"]
-
-
-def test_a_link_at_the_name_of_the_part_is_not_followed(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("nvmesim.files.secrets.token_hex", lambda _: "known")
     precious = tmp_path / "precious"
     precious.write_text("kept")
@@ -69,13 +65,7 @@ def test_a_link_at_the_name_of_the_part_is_not_followed(tmp_path: Path, monkeypa
     assert precious.read_text() == "kept"
 
 
-def test_a_name_as_long_as_names_may_be(tmp_path: Path) -> None:
-    long = tmp_path / ("n" * 255)
-    write_text(long, "text")
-    assert long.read_text() == "text"
-
-
-def test_an_error_names_the_file(tmp_path: Path) -> None:
+def test_errors_name_the_file_and_names_may_be_long(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(OSError, match="No space") as full, written(out):
         raise OSError(28, "No space left on device")
@@ -84,6 +74,9 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as gone:
         write_text(tmp_path / "no" / "out", "text")
     assert gone.value.filename == str(tmp_path / "no" / "out")
+    long = tmp_path / ("n" * 255)
+    write_text(long, "text")
+    assert long.read_text() == "text"
 
 
 @pytest.mark.parametrize("name", ["plain", 'quo"ted', "back\\slash", "new\nline", "{brace}", "ünï"])
@@ -109,18 +102,17 @@ def kept(folder: Path) -> bytes:
     return read_private(folder / "name")
 
 
-def test_what_is_made_is_closed_to_others(tmp_path: Path) -> None:
+def test_what_is_made_is_closed_to_others_and_owners_may_be_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert kept(tmp_path / "a" / "b") == b"data"
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "a" / "b" / "name").stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path / "a" / "b") == ["name"]
-
-
-def test_where_owners_cannot_be_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows: nothing but a regular file."""
+    # Windows: nothing but a regular file.
     monkeypatch.setattr(code_cache, "IS_CHECKED", False)
-    (tmp_path / "a").mkdir(mode=0o777)
-    assert kept(tmp_path / "a") == b"data"
+    (tmp_path / "open").mkdir(mode=0o777)
+    assert kept(tmp_path / "open") == b"data"
 
 
 LOAD = {"threads": 2, "outstanding": 8}
@@ -131,13 +123,11 @@ def rate(seed=1):
     return ns.simulate(ns.Scenario(**TABLES), seed=seed, reliefs=False).total.iops.value
 
 
-def test_threads_get_what_one_alone_gets():
+def test_threads_and_event_loops_get_what_one_alone_gets():
     alone = [rate(seed) for seed in range(4)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(rate, range(4))) == alone
 
-
-def test_it_can_be_called_inside_an_event_loop_and_beside_it():
     async def both():
         inside = rate()
         beside = await asyncio.gather(*(asyncio.to_thread(rate) for _ in range(2)))
