@@ -39,8 +39,7 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.facts import read_files
-from nvmesim.study.diagnosis.mistakes import known
+from nvmesim.study.diagnosis.mistakes import known, read_files
 from nvmesim.study.diagnosis.server import (
     HELD,
     IGNORED,

@@ -42,8 +42,7 @@ from nvmesim.study.diagnosis.evidence import (
     probabilities,
     rows_of,
 )
-from nvmesim.study.diagnosis.facts import read_files, told_by
-from nvmesim.study.diagnosis.mistakes import Trial, known
+from nvmesim.study.diagnosis.mistakes import Trial, known, read_files, told_by
 from nvmesim.study.diagnosis.server import Server
 from nvmesim.study.sweep.api import Progress, tables_of
 

@@ -1,26 +1,39 @@
 """What usually makes a server slower than it should be, each as a change of the scenario.
 
 A mistake is one or several changes (``--set`` keys and values), simulated like any scenario. The
-list, with its sources and the changes that are the same on every server, is ``mistakes.toml``.
+list, with its sources, the changes that are the same on every server, and the words in files that
+tell for and against each (``facts``), is ``mistakes.toml``.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from nvmesim.array_types import Floats
+from nvmesim.capture.capture import Captures
+from nvmesim.capture.registry import PathText, read_captures
+from nvmesim.capture.text import shown
+from nvmesim.errors import CaptureError
 from nvmesim.study.diagnosis.evidence import Change
-from nvmesim.study.diagnosis.facts import Patterns
 from nvmesim.study.diagnosis.forms import MADE, Variants
 from nvmesim.study.diagnosis.server import Server, Variant
+
+MOST: Final = 1 << 20
+"""Bytes of a file that are looked at."""
+QUOTED: Final = 70
+Patterns = Mapping[str, Sequence[tuple[str, float]]]
+"""Code of a mistake -> patterns, each with how many times as common it is where one is found."""
 
 
 @dataclass(frozen=True)
@@ -142,3 +155,50 @@ def known() -> Known:
         listed["best"],
         {table["code"]: table["facts"] for table in every if "facts" in table},
     )  # fmt: skip
+
+
+# -- what files and names say of a server: reasons for and against a cause ------------------------
+
+
+def read_files(paths: PathText | Iterable[PathText]) -> tuple[Captures, dict[str, str], list[str]]:
+    """Return captures of *paths*, name -> text of all that are files, and why others tell nothing.
+
+    A named file that is no capture may say something of the server. CaptureError if none is one.
+    """
+    named = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    refused: list[str] = []
+    found = read_captures(named, refused=refused)
+    if not found.files:
+        raise CaptureError(refused[0])
+    files = [path for path in map(Path, named) if path.is_file()]
+    files += [c.file for c in found.files if c.file is not None and c.file not in files]
+    texts = {str(path): _text(path) for path in files}
+    return found, texts, refused
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(MOST).decode("utf-8", "replace")
+
+
+def told_by(texts: Mapping[str, str], patterns: Patterns) -> tuple[dict[str, float], list[str]]:
+    """Return code -> how many times as common it is by *texts*, and quotes of what tells for one.
+
+    Of several reasons for a cause the best counts, and of several against it.
+
+    >>> told_by({"a.txt": "zd0: ios=12"}, {"zfs": [[r"zd[0-9]", 30.0], ["mdadm", 0.1]]})
+    ({'zfs': 30.0}, ['a.txt: zd0 (zfs)'])
+    """
+    told: dict[str, float] = {}
+    quotes: list[str] = []
+    for code, listed in patterns.items():
+        found = [(times, name, match) for pattern, times in listed for name, text in texts.items()
+                 if (match := re.search(pattern, text, re.IGNORECASE | re.MULTILINE))]  # fmt: skip
+        if not found:
+            continue
+        most = max(found, key=lambda one: one[0])
+        told[code] = max(most[0], 1.0) * min(1.0, *(times for times, *_ in found))
+        if most[0] > 1:
+            said = shown(most[2][0].strip().splitlines()[-1], QUOTED)
+            quotes.append(f"{most[1]}: {said} ({code})")
+    return told, quotes
