@@ -153,7 +153,8 @@ def _put(tables: dict[str, Any], path: list[str], value: Any, text: str) -> None
                 _leave_out(current, value)
             if path[0] == "workload" and "diskspd" in current and part in diskspd.flag_of_key():
                 slot, value = "diskspd", diskspd.with_key(str(current["diskspd"]), part, value)
-            if path[0] == "workload" and (name := current.get("name")):
+            is_load = path[0] == "workload" and isinstance(current, dict)
+            if is_load and (name := current.get("name")):
                 _rename(current, part, value, str(name))
             if value is None and isinstance(current, dict):  # as if it were not stated
                 current.pop(slot, None)
