@@ -109,6 +109,16 @@ def test_programs_that_reads_beside_meet(truth):
     assert np.isclose(made.program.value, 500e6, rtol=0.25)
 
 
+def test_larger_writes_are_not_counted_as_small_ones(truth):
+    """The knee that rows of 4 KiB tell is the same beside one of 64 KiB, of 16 such writes each."""
+    rows = [offered(truth, rate) for rate in (50e3, 110e3)]
+    rows += [simulated(truth, 6, 64, read=0.0), simulated(truth, 1, 1)]
+    large = replace(rows[1], block_size=1 << 16, iops=7e3, rate=7e3)
+    found = [fit_drive(each).profile.write.collection for each in (rows, [*rows, large])]
+    knees = [c.rate.value + c.slots.value / c.length.value * 1e12 for c in found]
+    assert knees[1] == pytest.approx(knees[0], rel=0.05)
+
+
 def test_ordinary_tails_are_no_batches():
     """A drain of dies whose writes wait at 0.9 of what it does has a tail, and no batches."""
     plain = drive()

@@ -23,6 +23,8 @@ from nvmesim.catalog.profile import Collection, DriveProfile, Quantity
 from nvmesim.catalog.quantity import with_numbers
 from nvmesim.units import PS_PER_S
 
+UNIT: Final = 4096
+"""Bytes of the writes that batches are counted in."""
 FEW_READS: Final = 0.05
 """Share of reads up to which a row tells how a drive writes."""
 STALLED: Final = 20.0
@@ -78,7 +80,8 @@ def fit_stalls(
     What reads beside them wait for programs is fitted then.
     """
     writes = [p for p in points if p.read_fraction <= FEW_READS and p.random]
-    rows = [p for p in writes if 99.0 in p.percentiles_s]
+    own = [p for p in writes if p.block_size <= UNIT and p.targets == 1 and not p.raid]
+    rows = [p for p in own if 99.0 in p.percentiles_s]
     alone = min((p.percentiles_s.get(50.0, p.percentiles_s[99.0]) for p in rows), default=0.0)
     stalled = [p for p in rows if _stalls(p, alone)]
     if not stalled or not any(map(_is_offered, rows)):
