@@ -110,10 +110,11 @@ def test_programs_that_reads_beside_meet(truth):
 
 
 def test_larger_writes_are_not_counted_as_small_ones(truth):
-    """The knee that rows of 4 KiB tell is the same beside one of 64 KiB, of 16 such writes each."""
+    """The knee that rows of 4 KiB tell is the same beside one of 64 KiB, 16 times as slow."""
     rows = [offered(truth, rate) for rate in (50e3, 110e3)]
     rows += [simulated(truth, 6, 64, read=0.0), simulated(truth, 1, 1)]
-    large = replace(rows[1], block_size=1 << 16, iops=7e3, rate=7e3)
+    slow = {percent: 16 * s for percent, s in rows[1].percentiles_s.items()}
+    large = replace(rows[1], block_size=1 << 16, percentiles_s=slow, mean_s=16 * rows[1].mean_s)
     found = [fit_drive(each).profile.write.collection for each in (rows, [*rows, large])]
     knees = [c.rate.value + c.slots.value / c.length.value * 1e12 for c in found]
     assert knees[1] == pytest.approx(knees[0], rel=0.05)
