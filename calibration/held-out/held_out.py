@@ -31,7 +31,7 @@ from held_cases import (
 )  # fmt: skip
 from pydantic import TypeAdapter
 
-from nvmesim.calibrate.bench import GHZ, GHZ_ENDS
+from nvmesim.calibrate.asked_host import GHZ, GHZ_ENDS
 from nvmesim.calibrate.datasheet import Sheet, read_datasheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import DriveFit

@@ -1,9 +1,8 @@
 """The bench that a capture was made on, simulated: one drive, the host and the link around it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,19 +10,16 @@ import numpy.typing as npt
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.points import BODY, PERCENTS, Bins, Point
-from nvmesim.capture.capture import Captures
-from nvmesim.catalog import load
 from nvmesim.catalog.links import Link, parse_link
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Quantity, StackProfile
 from nvmesim.engine.contract import bin_middle
-from nvmesim.errors import InputError, UnitError
 from nvmesim.model.lowered import Lowered
 from nvmesim.network.network import HORIZON_PS
 from nvmesim.predict.prepare import Prepared, prepare
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, Volume, WorkloadGroup
 from nvmesim.scenario.volumes import DEFAULT_CHUNK, geometry
-from nvmesim.units import FREQUENCY_HZ, PS_PER_S
+from nvmesim.units import PS_PER_S
 
 FILLS = 6
 """Writes before a measurement, in units of the buffer: it fills with what is not drained."""
@@ -80,11 +76,6 @@ def free_host(link: str = "pcie4 x4") -> BenchHost:
     none = Quantity(value=1.0, basis="assumed")
     stack = StackProfile(name="none", submit=none, complete=none)
     return BenchHost(stack, 1000.0, parse_link(link))
-
-
-def usual_host(link: Link) -> BenchHost:
-    """Return what measures most often, where nobody says what did: it may be any."""
-    return BenchHost(cast(StackProfile, load.load("stack", USUAL)), GHZ, link, clock_sd=USUAL_SD)
 
 
 def measure(
@@ -281,110 +272,3 @@ def _group(name: str, point: Point, targets: tuple[Target, ...]) -> WorkloadGrou
         sync_every=1 if point.sync in ("fsync", "fdatasync") else 0,
         write_through=point.sync == "sync",
     )
-
-
-LINK: Final = "pcie4 x4"
-GHZ: Final = 3.0
-"""Clock of a busy thread of a host that nobody stated. Source: one full thread of libaio did 235k
-to 387k reads/s on four servers (`calibration/held-out`: D, N02, N04) and 255k to 698k on eight
-other hosts (G02, R18, R21, R22, S01, S03, S05, S08, S09); linux-libaio does the 318k that is the
-servers' median at 3.0 GHz."""
-GHZ_SD: Final = 0.34
-"""Standard deviation of the logarithm of such clocks: the same hosts."""
-GHZ_ENDS: Final = (GHZ * math.exp(-1.96 * GHZ_SD), GHZ * math.exp(1.96 * GHZ_SD))
-"""95 % of such clocks."""
-GHZ_RANGE: Final = (0.5, 8.0)
-MOST_SOCKETS: Final = 8
-USUAL: Final = "linux-libaio"
-USUAL_SD: Final = 0.4
-"""`BenchHost.clock_sd` of a host of which nothing is stated. Assumed: the catalog's stacks that
-sleep differ by a factor of two."""
-
-
-ENGINES: Final = {
-    "libaio": "linux-libaio", "io_uring": "linux-io_uring", "windowsaio": "windows-2019",
-    "iocp": "windows-2019", "iometer": "windows-2019", "spdk": "spdk",
-}  # fmt: skip
-"""Engine that captures name -> stack of the host that measured them, where nobody names that."""
-
-
-def engine_of(captures: Captures) -> str | None:
-    """Return the engine that all *captures* name, if it tells the stack."""
-    engines = {m.conditions.engine for m in captures.measurements}
-    engine = engines.pop() if len(engines) == 1 else None
-    return engine if engine in ENGINES else None
-
-
-@dataclass(frozen=True)
-class AskedHost:
-    """A host and what of it was assumed."""
-
-    host: BenchHost
-    text: str
-    notes: tuple[str, ...] = ()
-
-
-def parse_host(text: str) -> AskedHost:
-    """Return the host that ``STACK[,LINK[,CPU]]`` names; InputError says what is wrong with it.
-
-    STACK is a catalog name or a stack's TOML file, CPU a catalog name or a clock.
-
-    >>> asked = parse_host("linux-io_uring,pcie3 x4")
-    >>> asked.host.stack.name, str(asked.host.link), asked.notes
-    ('linux-io_uring', 'pcie3 x4', ('captured on linux-io_uring: a CPU of 3 GHz is assumed',))
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not 1 <= len(parts) <= 3 or not parts[0]:
-        raise InputError(f"--captured-on {text!r}: write STACK, STACK,LINK or STACK,LINK,CPU")
-    stack = cast(StackProfile, load.load("stack", parts[0]))
-    link_text, cpu_text = [*parts[1:], "", ""][:2]
-    parts_assumed = ((link_text, f"a link of {LINK}"), (cpu_text, f"a CPU of {GHZ:g} GHz"))
-    notes = tuple(
-        f"captured on {stack.name}: {what} is assumed" for said, what in parts_assumed if not said
-    )
-    try:
-        link = parse_link(link_text or LINK)
-    except UnitError as error:
-        raise UnitError(f"link of the captures: {error}") from None
-    ghz = parse_clock(cpu_text) if cpu_text else GHZ
-    said = f"{stack.name}, {link}, {ghz:g} GHz" + (" (assumed)" if notes else "")
-    host = BenchHost(stack, ghz, link)
-    return AskedHost(host if cpu_text else replace(host, clock_sd=GHZ_SD), said, notes)
-
-
-def parse_cpu(text: str) -> tuple[float, CpuProfile | None]:
-    """Return GHz, and all cores of ``"2 x xeon-gold-6130"`` as one CPU; a clock names no cores.
-
-    >>> ghz, cpu = parse_cpu("2 x xeon-gold-6130")
-    >>> ghz, cpu.cores, cpu.threads_per_core
-    (2.1, 32, 2)
-    >>> parse_cpu("2.4 GHz")
-    (2.4, None)
-    """
-    count, times, name = text.partition(" x ")
-    if not times:
-        count, name = "1", text
-    if not count.strip().isdecimal() or not 1 <= int(count) <= MOST_SOCKETS:
-        raise InputError(f"--cpu {text!r}: write a clock, a catalog CPU, or '2 x xeon-gold-6130'")
-    ghz = parse_clock(name)
-    if name.strip().lower().endswith("hz"):
-        return ghz, None
-    cpu = cast(CpuProfile, load.load("cpu", name.strip()))
-    return ghz, cpu.model_copy(update={"cores": int(count) * cpu.cores})
-
-
-def parse_clock(text: str) -> float:
-    """Return GHz of ``"2.4 GHz"`` or of the catalog CPU *text* (its base frequency)."""
-    number, _, unit = text.strip().partition(" ")
-    if not unit and number.lower().endswith("ghz"):
-        number, unit = number[:-3], "GHz"
-    if unit.strip() not in FREQUENCY_HZ:
-        return cast(CpuProfile, load.load("cpu", text.strip())).ghz.value
-    try:
-        ghz = float(number) * FREQUENCY_HZ[unit.strip()] / FREQUENCY_HZ["GHz"]
-    except ValueError:
-        raise UnitError(f"{text!r} is not a clock; write for example '2.4 GHz'") from None
-    low, high = GHZ_RANGE
-    if not low <= ghz <= high:
-        raise UnitError(f"{text!r} is out of range; a CPU has {low:g} to {high:g} GHz")
-    return ghz

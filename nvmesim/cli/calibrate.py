@@ -124,7 +124,7 @@ def fit_capture(
     if datasheet:
         raise FitError(f"--datasheet {datasheet}: a trace of single requests is fitted without one")
     from nvmesim.calibrate.arrivals import arrivals_of
-    from nvmesim.calibrate.bench import parse_host
+    from nvmesim.calibrate.asked_host import parse_host
     from nvmesim.calibrate.trace.fit import fit_trace
     from nvmesim.units import parse_fraction
 
@@ -154,7 +154,7 @@ def fit_host(
     tell: Tell,
 ) -> StackFit:  # fmt: skip
     """Return the stack of the host that made *captures*, whose CPU is named or a clock."""
-    from nvmesim.calibrate.bench import LINK, parse_cpu
+    from nvmesim.calibrate.asked_host import LINK, parse_cpu
     from nvmesim.calibrate.stack.fit import fit_stack
 
     ghz, named = parse_cpu(cpu)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nvmesim.calibrate.bench import measure, parse_host
+from nvmesim.calibrate.asked_host import parse_host
+from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import host_of_rows
@@ -136,7 +137,8 @@ def of_engine(tmp_path, engine, cpu_us=""):
 
 
 @pytest.mark.parametrize(
-    ("engine", "stack"), [("libaio", "linux-libaio"), ("io_uring", "linux-io_uring")]
+    ("engine", "stack"),
+    [("libaio", "linux-libaio"), ("io_uring", "linux-io_uring"), ("", "linux-libaio")],
 )
 def test_the_engine_of_captures_tells_their_host(tmp_path, engine, stack):
     found = of_engine(tmp_path, engine).profile
@@ -144,6 +146,6 @@ def test_the_engine_of_captures_tells_their_host(tmp_path, engine, stack):
     assert found.captured.stack == stack
 
 
-@pytest.mark.parametrize(("engine", "cpu_us"), [("mmap", ""), ("libaio", "60")])
+@pytest.mark.parametrize(("engine", "cpu_us"), [("mmap", ""), ("libaio", "60"), ("", "60")])
 def test_an_engine_that_tells_no_host_or_another_than_measured(tmp_path, engine, cpu_us):
     assert of_engine(tmp_path, engine, cpu_us).profile.host_included

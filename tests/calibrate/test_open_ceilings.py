@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.calibrate.bench import measure, parse_host
+from nvmesim.calibrate.asked_host import parse_host
+from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.datasheet import Sheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nvmesim.calibrate.bench import measure, parse_cpu
+from nvmesim.calibrate.asked_host import parse_cpu
+from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.infer.posterior import infer
 from nvmesim.calibrate.infer.problem import ERRORS

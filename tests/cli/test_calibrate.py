@@ -43,7 +43,8 @@ def test_a_profile_that_loads_a_table_and_a_report(nvmesim, points, tmp_path):
     assert "wrote" in said.err
     profile = load.read("drive", tmp_path / "drive.toml")
     assert profile.name == "mine"
-    assert profile.host_included
+    assert profile.captured.stack == "linux-libaio"
+    assert not profile.host_included
     assert profile.read.die.basis == "fitted"
     lines = said.out.splitlines()
     assert lines[0] == "mine"
@@ -97,8 +98,8 @@ def test_a_folder_with_other_files_in_it(nvmesim, tmp_path):
 
 
 FULL = """\
-op,block_size,jobs,iodepth,iops,lat_mean_us,cpu_pct
-randread,4 KiB,1,64,300000,210,99
+op,block_size,jobs,iodepth,iops,lat_mean_us,cpu_pct,engine
+randread,4 KiB,1,64,300000,210,99,mmap
 """
 NO_CPU = """\
 op,block_size,jobs,iodepth,iops,lat_mean_us

@@ -16,7 +16,8 @@ from held_cases import find_cases
 from held_out import _predicted, _profile, planned
 from scipy.special import gammainc, gammaincinv
 
-from nvmesim.calibrate.bench import measure, parse_host
+from nvmesim.calibrate.asked_host import parse_host
+from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import WAIT_CV

@@ -11,15 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from nvmesim.calibrate.bench import (
-    ENGINES,
-    BenchHost,
-    engine_of,
-    free_host,
-    measure,
-    parse_host,
-    usual_host,
-)
+from nvmesim.calibrate.asked_host import parse_host, told_host, usual_host
+from nvmesim.calibrate.bench import BenchHost, free_host, measure
 from nvmesim.calibrate.datasheet import Sheet, read_datasheet
 from nvmesim.calibrate.drive import explanations, gate, laws, which_rows
 from nvmesim.calibrate.drive.batch_service import (
@@ -103,7 +96,7 @@ def fit_drive(
     """Fit a drive on the points of *captures* that are not held out.
 
     *captured_on* names what measured them, ``"STACK[,LINK[,CPU]]"``, unless *host* is that; with
-    neither the engine of the captures tells the stack, or its time stays in the profile. *link*:
+    neither the captures tell the stack (`told_host`), or its time stays in the profile. *link*:
     the drive's, where no host states it. What no row shows is as the drive's *datasheet* has it, a
     file or a name of the catalog. *held_out* are rules such as ``"QD=16"``; *tell* is called with
     what is being done. Raises FitError when the captures do not determine a drive, CaptureError
@@ -125,23 +118,25 @@ def fit_drive(
     sheet = read_datasheet(Path(datasheet)) if isinstance(datasheet, str) else datasheet
     link = link or (sheet.link if sheet is not None else None)
 
-    def on_host(captured_on: str | None, host: BenchHost | None) -> DriveFit:
+    def on_host(
+        captured_on: str | None, host: BenchHost | None, *, is_named: bool = True
+    ) -> DriveFit:
         said = list(notes)
         if captured_on is not None and host is None:
             asked = parse_host(captured_on)
             host, captured_on, said = asked.host, asked.text, [*notes, *asked.notes]
-        fitting = _Fitting(points, said, host, captured_on, tell, link, limits, sheet)
-        fitting.is_named = engine is None or host is None
+        fitting = _Fitting(points, said, host, captured_on, tell, link, limits, sheet, is_named)
         return fitting.fit(name)
 
-    engine = None
+    told = None
     if host is None and captured_on is None and isinstance(captures, Captures):
-        engine = engine_of(captures)
-    if engine is None:
+        told = told_host(captures)
+    if told is None:
         fit = on_host(captured_on, host)
     else:
-        stack, link = ENGINES[engine], link or which_rows.least_link(points)
-        fit = _of_engine(on_host, engine, f"{stack},{link}")
+        stack, why = told
+        link = link or which_rows.least_link(points)
+        fit = _on_told_host(on_host, f"{stack},{link}", why)
     if sheet is not None:
         besides = sheet.besides()
         if any(p.sync for p in points):  # then rows say what a flush takes
@@ -153,15 +148,13 @@ def fit_drive(
     return replace(fit, profile=with_numbers(fit.profile, {"write.buffer": size}))
 
 
-def _of_engine(
-    on_host: Callable[[str | None, BenchHost | None], DriveFit], engine: str, captured_on: str
-) -> DriveFit:
-    """The drive on the host that *engine* tells; on none if the rows contradict that."""
+def _on_told_host(on_host: Callable[..., DriveFit], captured_on: str, why: str) -> DriveFit:
+    """The drive on the host that the captures tell; on none if the rows contradict that."""
     with suppress(FitError):
-        fit = on_host(captured_on, None)
+        fit = on_host(captured_on, None, is_named=False)
         if not fit.misses:
-            said = f"the captures' engine is {engine}: their host is taken as {captured_on}"
-            return replace(fit, warnings=(f"{said}; --captured-on names it", *fit.warnings))
+            said = f"{why}: their host is taken as {captured_on}; --captured-on names it"
+            return replace(fit, warnings=(said, *fit.warnings))
     return on_host(None, None)
 
 
@@ -193,7 +186,7 @@ class _Fitting:
     def __init__(
         self, points: Sequence[Point], notes: list[str], host: BenchHost | None,
         captured_on: str | None, tell: Progress, link: str | None, limits: FoundLimits | None,
-        sheet: Sheet | None,
+        sheet: Sheet | None, is_named: bool,
     ) -> None:  # fmt: skip
         self.points, self.notes, self.tell = list(points), notes, tell
         if host is None:
@@ -207,8 +200,8 @@ class _Fitting:
         self.stated = [] if sheet is None else _as_measured(sheet, self.host)
         self.pauses = NONE
         self.free: list[str] = []
-        self.is_named = True
-        """False if the engine told the host: it gives way to rows that contradict it."""
+        self.is_named = is_named
+        """False if the captures told the host: it gives way to rows that contradict it."""
 
     def fit(self, name: str) -> DriveFit:
         notes, said = self.notes, len(self.notes)
