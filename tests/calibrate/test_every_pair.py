@@ -32,9 +32,9 @@ def begin(*_: object) -> None:
 @pytest.fixture
 def fits_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fits of points end where they begin; those of traces and stacks at their first word."""
-    monkeypatch.setattr("nvmesim.calibrate.drive.fit.fit_reads", begin)
-    monkeypatch.setattr("nvmesim.calibrate.drive.fit.bank_optimum", begin)
-    monkeypatch.setattr("nvmesim.calibrate.drive.fit.fit_writes", begin)
+    monkeypatch.setattr("nvmesim.calibrate.drive.explaining.fit_reads", begin)
+    monkeypatch.setattr("nvmesim.calibrate.drive.explaining.bank_optimum", begin)
+    monkeypatch.setattr("nvmesim.calibrate.drive.explaining.fit_writes", begin)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import pytest
 
 from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.drive.stalls import with_collection
+from nvmesim.calibrate.over_time.stalls import with_collection
 from nvmesim.calibrate.points import Point
 from nvmesim.scenario.load import scenario_from_dict
 from tests.calibrate.bench import OTHER_SEED, drive, host, simulated

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from nvmesim.calibrate.drive.open_ceilings import open_ceiling
 from nvmesim.calibrate.drive.read_side import CEILINGS
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit
 from nvmesim.calibrate.evidence import Ceiling, Judged, Side, joint_of
+from nvmesim.calibrate.over_time.pauses import NONE, PauseFit
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import LEAST_FULL, may_be_full, thread_share, threads_full
 from nvmesim.catalog.load import quantities
@@ -63,6 +65,16 @@ class Explanation:
     writes: Side | None = None
     notes: tuple[str, ...] = ()
     unidentified: Mapping[str, str] = field(default_factory=dict)
+    pauses: PauseFit = NONE
+    """Of a disk of rounds"""
+    told_by_large: tuple[str, ...] = ()
+    """Numbers that large reads tell, in words"""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Numbers that the rows tell, in words."""
+        sides = (side.told for side in (self.reads, self.writes) if side is not None)
+        return (*chain.from_iterable(sides), *self.told_by_large)
 
     def having(self, side: Side, **changed: Any) -> Explanation:
         """Reads or writes as *side* has them instead, and what else has *changed*."""

@@ -1,17 +1,71 @@
 """Which rows measure the drive, and what is said of those that do not."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import in_flight, shared_limit
+from nvmesim.calibrate.drive.laws import SHALLOW, in_flight, shared_limit
 from nvmesim.calibrate.drive.read_side import host_ps
 from nvmesim.calibrate.drive.starting_point import SLOWEST_FLASH_S
+from nvmesim.calibrate.drive.write_side import is_volatile
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.catalog.links import Link
 from nvmesim.errors import FitError
+
+
+@dataclass(frozen=True)
+class DividedRows:
+    """Rows of one drive by what is fitted to them."""
+
+    given: Sequence[Point]
+    """All of them, those that are held out too"""
+    free: Sequence[Point]
+    """Those that are fitted, below any limit of a volume"""
+    plain: Sequence[Point]
+    """Those of `free` without flushes, unless nothing else tells of writes"""
+    reads: Sequence[Point]
+    writes: Sequence[Point]
+    mixes: Sequence[Point]
+    streamed: Sequence[Point]
+    """Sequential writes, where they stand for random ones"""
+
+    @property
+    def most_mixed(self) -> float:
+        """Most requests/s of a drive that a mix did."""
+        mixed = (p.iops / p.targets for p in self.given if 0 < p.read_fraction < 1)
+        return max(mixed, default=0)
+
+    @property
+    def others(self) -> list[Point]:
+        """Those of `plain` that neither reads nor writes nor mixes are."""
+        return [p for p in self.plain if p not in (*self.reads, *self.writes, *self.mixes)]
+
+
+def divided(
+    given: Sequence[Point], free: Sequence[Point], host: BenchHost, notes: list[str]
+) -> DividedRows:
+    """*given* rows, of which *free* are fitted, by what they tell; FitError if it is nothing."""
+    free = of_whole_sectors(free, notes)
+    plain = [p for p in free if not p.sync]
+    if not any(p.read_fraction == 0 for p in plain) and not is_volatile(free, host):
+        plain = free  # what is known of writes is known with their flushes
+    reads = [p for p in plain if p.read_fraction == 1 and p.random]
+    # a flush after each write leaves nothing to stream: such rows tell latencies
+    writes = [p for p in plain if p.read_fraction == 0 and (p.random or p.sync)]
+    waiting = [p for p in plain if p.read_fraction == 0 and p.outstanding <= SHALLOW]
+    streamed = [] if writes else waiting
+    if all(p.outstanding > SHALLOW for p in writes):
+        # alone, a sequential write waits as a random one does
+        writes += streamed or [p for p in waiting if p.block_size <= SECTOR]
+    reads, mixed = alone_and_beside(reads)
+    mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random] + mixed
+    if not any(p.read_fraction in (0, 1) for p in free):
+        reads = reads_of_mixes(mixes, notes)
+    elif not writes:
+        writes = writes_of_mixes(mixes, reads, notes)
+    return DividedRows(given, free, plain, reads, writes, mixes, streamed)
 
 
 def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
