@@ -6,7 +6,7 @@ from nvmesim.calibrate.asked_host import parse_host
 from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
-from nvmesim.calibrate.stack.scaled import host_of_rows
+from nvmesim.calibrate.stack.scaled import host_of_rows, thread_share, with_full_rows
 from nvmesim.capture.registry import read_captures
 from nvmesim.errors import CatalogError, FitError, InputError, UnitError
 from tests.calibrate.bench import drive, host, simulated, stack
@@ -123,6 +123,25 @@ def test_a_thread_that_reads_as_fast_as_it_writes_is_full_and_several_are_not(jo
     scaled = host_of_rows(bench, rows, notes).stack.submit.value / bench.stack.submit.value
     assert (scaled > 2) == is_full
     assert bool(notes) == is_full
+
+
+@pytest.mark.parametrize(("link", "is_full"), [("sata3", False), ("sas3", False),
+                                               ("pcie4 x4", True)])  # fmt: skip
+def test_a_sata_drive_does_as_many_reads_as_writes_by_itself(link, is_full):
+    bench = parse_host(f"linux-libaio,{link}").host
+    rows = [Point(str(read), read, True, 4096, 1, 128, iops, None)
+            for read, iops in ((1.0, 95.8e3), (0.0, 85.3e3))]  # fmt: skip
+    assert (host_of_rows(bench, rows, []).stack.scale > 1) == is_full
+
+
+@pytest.mark.parametrize(("clock", "is_full"), [(",3.4 GHz", True), ("", False)])
+def test_a_thread_that_outdoes_its_stack_was_full(clock, is_full):
+    """Where the clock is stated: else a faster one may have had time left."""
+    row = Point("reads", 1.0, True, 512, 1, 2048, 13.85e6, None, targets=16, polled=True)
+    bench = parse_host(f"spdk,pcie4 x4{clock}").host
+    found = host_of_rows(bench, [row], [])
+    assert (thread_share(found, row) > 0.99) == is_full
+    assert with_full_rows(found, [row])[0].is_cpu_bound == is_full
 
 
 def of_engine(tmp_path, engine, cpu_us=""):

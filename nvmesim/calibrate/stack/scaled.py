@@ -34,6 +34,8 @@ POSSIBLE: Final = 0.9
 """Share of a thread's time that its own requests take at most; interrupts take the rest."""
 ROOM: Final = 0.7
 """Of its time, what a thread of an unknown stack is left with: the drive is to be seen. Assumed."""
+RARE: Final = 0.05
+"""Probability of faster threads below which one is not taken to have time left. Assumed."""
 FULL: Final = 0.98
 """Share of its time that a full thread runs, interrupts of its own requests included."""
 QUEUED: Final = 16
@@ -42,6 +44,8 @@ ALIKE: Final = 1.25
 """Reads/s over writes/s up to which one thread did as much of both. Assumed."""
 NEARLY: Final = 0.8
 """Share of a thread's time from which on its requests leave it no room. Assumed."""
+AS_TOLD: Final = 1e-6
+"""Distance from all of its time of a thread whose row told the stack's cycles."""
 LEAST_FULL: Final = 0.5
 """Share of what a thread does at most, below which it is not full in any case. Assumed."""
 DEAREST_S: Final = 100e-6
@@ -167,11 +171,14 @@ def _waits(point: Point) -> bool:
     return point.read_fraction in (0, 1) and point.outstanding / point.iops > WAITED * alone
 
 
-def _equally_full(points: Sequence[Point]) -> Point | None:
+def _equally_full(host: BenchHost, points: Sequence[Point]) -> Point | None:
     """The faster of a thread's deep reads and writes that do the same, so that it is full; None.
 
-    Of several threads that is no sign: drives' ceilings of both are often as near.
+    Of several threads that is no sign, nor of drives behind SATA and SAS: their ceilings of both
+    are often as near.
     """
+    if host.link.kind != "pcie":
+        return None
     deep = [
         p for p in points
         if p.jobs == 1 and p.iodepth >= QUEUED and 1 / p.iops < DEAREST_S and _waits(p)
@@ -195,7 +202,7 @@ def with_full_rows(host: BenchHost, points: Sequence[Point]) -> list[Point]:
 
 def _is_full(host: BenchHost, point: Point) -> bool:
     share = thread_share(host, point)
-    if not _waits(point) or share < LEAST_FULL:
+    if share < LEAST_FULL or not (_waits(point) or abs(share - 1) < AS_TOLD):
         return False
     if may_be_full(point) and host.link.kind == "pcie":
         return threads_full(host, point) > 0.5
@@ -237,7 +244,8 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         factor = math.exp(float(np.mean(np.log(known))))
     else:
         factor = POSSIBLE * ROOM / asked if asked > POSSIBLE else 1.0
-        busy = top if top is not None and asked > POSSIBLE and _waits(top) else _equally_full(rows)
+        is_beyond = top is not None and asked > POSSIBLE
+        busy = top if is_beyond and _outdoes(host, top) else _equally_full(host, rows)
         if busy is not None:
             factor = 1 / thread_share(host, busy)
             found = (
@@ -273,6 +281,17 @@ def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
     per_kib = round(max(0.0, float(np.mean(each))), 1)
     left = 1 - min(per_kib * kib / thread_cycles(host.stack, large[0]), POSSIBLE) if small else 1.0
     return replace(host, stack=host.stack.with_cycles(left).with_per_kib(per_kib))
+
+
+def _outdoes(host: BenchHost, point: Point | None) -> bool:
+    """True if *point* tells that its threads were full: each does more than *host* lets one do.
+
+    Its requests waited long, or it is so fast that hardly any thread has time left.
+    """
+    if point is None:
+        return False
+    spare = _beyond(math.log(thread_share(host, point)) / host.clock_sd)
+    return _waits(point) or (may_be_full(point) and host.link.kind == "pcie" and spare < RARE)
 
 
 def thread_share(host: BenchHost, point: Point) -> float:
