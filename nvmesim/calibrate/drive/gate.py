@@ -149,9 +149,9 @@ def caveats(
             "that measured"
         )
     if not writes:
-        yield "no writes were measured: the write side is assumed"
+        yield "no random writes were measured: the time of one is assumed"
     if not reads:
-        yield "no reads were measured: the read side is assumed"
+        yield "no random reads were measured: the time of one is assumed"
     for j in far_off(judged, included):
         yield (
             f"{j.point.name}: the fitted drive does {100 * j.residual['iops']:+.0f} % IOPS; the "
