@@ -43,6 +43,16 @@ def test_a_thread_that_does_more_than_its_stack_allows_shows_no_ceiling():
     assert 344e3 < commands.low < commands.value < commands.high
 
 
+def test_reads_and_writes_that_end_alike_behind_sata_share_its_commands():
+    """A mix does as many, and large writes are not held to the bytes of small ones."""
+    rows = [("randread", 4 * K, 1, 64, 84.1e3), ("randwrite", 4 * K, 1, 64, 75.9e3)]
+    fit, predicted = fitted("linux-libaio,sata3", rows)
+    assert predicted("randwrite", 128 * K, 1, 64) * 128 * K > 1.4 * 75.9e3 * 4 * K
+    mix = replace(row("randread", 4 * K, 1, 64, 1.0), read_fraction=0.75)
+    found = measure(fit.profile, parse_host("linux-libaio,sata3").host, mix).iops
+    assert found == pytest.approx(81.9e3, rel=0.05)  # in turn: 0.75 / 84.1 + 0.25 / 75.9
+
+
 def test_a_thread_that_reads_as_fast_as_it_writes_is_full():
     host = "linux-libaio,pcie4 x4,2.27 GHz"
     rows = [("randread", 4 * K, 1, 32, 109e3), ("randwrite", 4 * K, 1, 32, 91.9e3)]
