@@ -123,11 +123,13 @@ class Controller:
         self._started = time.perf_counter()
 
     def run(self) -> Measured:
-        """Run to the goal; a KeyboardInterrupt ends it early and is noted, not raised."""
+        """Run to the goal; a KeyboardInterrupt after the first batch ends it early and is noted."""
         interrupted, converged = False, False
         try:
             converged = self._to_goal()
         except KeyboardInterrupt:
+            if not len(self._kept):
+                raise  # nothing was measured
             interrupted = True
         return self._measured(converged, interrupted)
 

@@ -32,7 +32,7 @@ from tests.predict.networks import MEAN_PS, measure, mm1, network, plain_reducer
 
 
 class Interrupting(CompiledEngine):
-    """Somebody presses Ctrl-C in the 21st batch."""
+    """Somebody presses Ctrl-C in the 21st batch, or sooner."""
 
     calls = 0
 
@@ -91,6 +91,10 @@ def test_a_wall_limit_or_an_interrupt_keeps_what_was_finished() -> None:
     assert not measured.converged
     assert measured.window.requests + measured.warmup_requests == 20_000
     assert measured.warnings[0].startswith("interrupted: ")
+    engine = Interrupting(mm1(0.5))
+    engine.calls = 20
+    with pytest.raises(KeyboardInterrupt):  # nothing to report yet
+        Controller(engine, plain_reducer(), RunGoal(None, 64_000), queue_load()).run()
 
 
 def test_recording_keeps_every_request_and_the_batches_whole() -> None:
