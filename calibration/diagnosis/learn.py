@@ -5,7 +5,7 @@ that evidence.jsonl lacks or has of other forms (minutes to an hour), then learn
 the file has is learned from. It prints how often causes of later threads are found by what earlier
 ones tell, and with ``--write`` writes the numbers to mistakes.toml.
 
-A conditional logit: the score of a cause is its log likelihood (`BEST` of its best form's, the rest
+A conditional logit: the score of a cause is its log likelihood (`best` of its best form's, the rest
 of the mean's), what the rows state, and a logarithm of how common it is, of its own and in each
 context (`Server.contexts`). Both are shrunk to `START` and to no difference.
 """
@@ -42,18 +42,19 @@ NO_FORM: Final = (
 )
 """How lines begin that change no form."""
 CODES: Final = list(known().weights)
-START: Final = {"limit": 0.027}
-"""How common causes are before anything is learned; others 1. A limit may be anywhere over two
-decades, and is taken from the rows: a rate that fits so well by itself is worth the density over 5
-units of the logarithm, 0.2, over that of an exact fit, 7.5."""
+START: Final = {"drbd": 0.3, "cold": 0.3}
+"""How common causes are before anything is learned; others 1. These were added for one thread each
+(assumed)."""
 SPREAD: Final = {"healthy": 10.0}
 """Standard deviation of the logarithm of how common one is, around that; others `USUAL`."""
-USUAL: Final = 1.5
-IN_CONTEXT: Final = 1.0
+USUAL: Final = 0.7
+IN_CONTEXT: Final = 0.7
 """The same of how many times as common it is in a context."""
 SPLITS: Final = (66, 98, 132)
 """Threads that were known when further ones were collected."""
 FOLDS: Final = 12
+LEAST: Final = -60.0
+"""Log likelihood of what is hopeless."""
 MISSED: Final = -8.0
 """Log probability of a cause that nothing names."""
 
@@ -115,58 +116,54 @@ class Learned:
     """How common causes are, as some threads tell."""
 
     def __init__(self, threads: Sequence[Weighed]) -> None:
-        self._shape = (len(CODES), 1 + len(threads[0]["contexts"]))
-        self._centre = np.zeros(self._shape)
-        spread = np.full(self._shape, IN_CONTEXT)
-        for i, code in enumerate(CODES):
-            self._centre[i, 0] = np.log(START.get(code, 1.0))
-            spread[i, 0] = SPREAD.get(code, USUAL)
+        shape = (len(CODES), 1 + len(threads[0]["contexts"]))
+        centre, spread = np.zeros(shape), np.full(shape, IN_CONTEXT)
+        centre[:, 0] = np.log([START.get(code, 1.0) for code in CODES])
+        spread[:, 0] = [SPREAD.get(code, USUAL) for code in CODES]
         known = [t for t in threads if t["cause"] in t["logs"]]
-        tables = [self._table(t) for t in known]
-        truths = [list(t["logs"]).index(t["cause"]) for t in known]
+        mean, apart, told, holds = self._tables(known)
+        truths = np.arange(len(known)), np.array([CODES.index(t["cause"]) for t in known])
 
-        def loss(at: np.ndarray[Any, Any]) -> float:
-            share, numbers = expit(at[0]), at[1:].reshape(self._shape)
-            fit = sum(logsumexp(s := self._scores(t, share, numbers)) - s[i]
-                      for t, i in zip(tables, truths, strict=True))  # fmt: skip
-            rest = ((numbers - self._centre) / spread).ravel()
-            return float(fit + 0.5 * (rest @ rest + (at[0] + 2) ** 2))
+        def loss(at: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+            share, numbers = expit(at[0]), at[1:].reshape(shape)
+            scores = mean + share * apart + told + holds @ numbers.T
+            whole = logsumexp(scores, axis=1)
+            off = np.exp(scores - whole[:, None])
+            off[truths] -= 1
+            rest = (numbers - centre) / spread
+            to_share = (off * apart).sum() * share * (1 - share) + at[0] + 2
+            fit = (whole - scores[truths]).sum() + 0.5 * ((rest**2).sum() + (at[0] + 2) ** 2)
+            return float(fit), np.append(to_share, (off.T @ holds + rest / spread).ravel())
 
-        def slope(at: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-            share, numbers = expit(at[0]), at[1:].reshape(self._shape)
-            to_share, to_numbers = 0.0, (numbers - self._centre) / spread**2
-            for table, i in zip(tables, truths, strict=True):
-                places, logs, _, holds = table
-                scores = self._scores(table, share, numbers)
-                off = np.exp(scores - logsumexp(scores))
-                off[i] -= 1
-                to_share += off @ (logs[:, 0] - logs[:, 1]) * share * (1 - share)
-                to_numbers[places] += np.outer(off, holds)
-            return np.concatenate(([to_share + at[0] + 2], to_numbers.ravel()))
-
-        start = np.concatenate(([-2.0], self._centre.ravel()))
-        found = minimize(loss, start, jac=slope, method="L-BFGS-B", options={"maxiter": 500}).x
-        self.best, self.numbers = expit(found[0]), found[1:].reshape(self._shape)
+        start = np.concatenate(([-2.0], centre.ravel()))
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+        self.best, self.numbers = expit(found[0]), found[1:].reshape(shape)
 
     @staticmethod
-    def _table(thread: Weighed) -> tuple[Any, ...]:
-        codes = list(thread["logs"])
-        told = np.log([thread["told"].get(code, 1.0) for code in codes])
-        holds = np.array([1.0, *thread["contexts"]])
-        return [CODES.index(c) for c in codes], np.array(list(thread["logs"].values())), told, holds
+    def _tables(threads: Sequence[Weighed]) -> tuple[np.ndarray[Any, Any], ...]:
+        """Logs of means (-inf: cannot be), how far the best is above, what is told, contexts."""
+        mean = np.full((len(threads), len(CODES)), -np.inf)
+        apart, told = np.zeros_like(mean), np.zeros_like(mean)
+        for i, thread in enumerate(threads):
+            for code, logs in thread["logs"].items():
+                at = i, CODES.index(code)
+                best, mean[at] = np.maximum(logs, LEAST)
+                apart[at] = best - mean[at]
+                told[at] = np.log(thread["told"].get(code, 1.0))
+        return mean, apart, told, np.array([[1.0, *thread["contexts"]] for thread in threads])
 
-    @staticmethod
-    def _scores(table: tuple[Any, ...], share: float, numbers: np.ndarray[Any, Any]) -> Any:
-        places, logs, told, holds = table
-        return logs @ [share, 1 - share] + told + numbers[places] @ holds
-
-    def judged(self, thread: Weighed) -> tuple[int, float]:
-        """Return the place of the cause of *thread*, 99 if nothing names it, and its log chance."""
-        if thread["cause"] not in thread["logs"]:
-            return 99, MISSED
-        scores = self._scores(self._table(thread), self.best, self.numbers)
-        own = scores[list(thread["logs"]).index(thread["cause"])]
-        return 1 + int((scores > own).sum()), float(own - logsumexp(scores))
+    def judged(self, threads: Sequence[Weighed]) -> list[tuple[str, int, float]]:
+        """Return cause, its place, 99 if nothing names it, and its log chance, of each thread."""
+        mean, apart, told, holds = self._tables(threads)
+        scores = mean + self.best * apart + told + holds @ self.numbers.T
+        out = []
+        for thread, row in zip(threads, scores, strict=True):
+            place, chance = 99, MISSED
+            if thread["cause"] in thread["logs"]:
+                own = row[CODES.index(thread["cause"])]
+                place, chance = 1 + int((row > own).sum()), float(own - logsumexp(row))
+            out.append((thread["cause"], place, chance))
+        return out
 
     def written(self, text: str) -> str:
         """Return *text* of mistakes.toml with these numbers."""
@@ -211,12 +208,11 @@ def main() -> None:
     older = sum(thread.get("forms") != forms() for thread in threads)
     print(f"{older} of {len(threads)} threads were weighed with other forms; --simulate mends that")
     for name, some, others in tests(threads):
-        learned = Learned(some)
-        print(told(name, [(t["cause"], *learned.judged(t)) for t in others]), flush=True)
+        print(told(name, Learned(some).judged(others)), flush=True)
     out = []
     for fold in range(FOLDS):
         learned = Learned([t for i, t in enumerate(threads) if i % FOLDS != fold])
-        out += [(t["cause"], *learned.judged(t)) for t in threads[fold::FOLDS]]
+        out += learned.judged(threads[fold::FOLDS])
     print(told(f"each by the others, a {FOLDS}th left out", out))
     if asked.write:
         path = FOLDER / "mistakes.toml"

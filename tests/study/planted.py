@@ -245,10 +245,10 @@ def remembering() -> Iterator[None]:
             known[key] = simulate(scenario, **options)
         return known[key]
 
-    def short(self: ShortRuns, change: Any, load: Any, times: float = 1.0) -> Any:
-        key = json.dumps([self._tables, change, load, times], sort_keys=True)
+    def short(self: ShortRuns, change: Any, load: Any) -> Any:
+        key = json.dumps([self._tables, change, load], sort_keys=True)
         if key not in known:
-            known[key] = run(self, change, load, times)
+            known[key] = run(self, change, load)
         return known[key]
 
     with (

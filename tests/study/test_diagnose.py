@@ -33,6 +33,8 @@ from nvmesim.study.diagnosis.evidence import (
     MeasuredRow,
     ShortRuns,
     log_likelihood,
+    log_likelihoods,
+    log_mean,
     misfit,
     notes_of,
     of_arrays,
@@ -40,6 +42,7 @@ from nvmesim.study.diagnosis.evidence import (
     rows_of,
 )
 from nvmesim.study.diagnosis.mistakes import known, read_files
+from nvmesim.study.diagnosis.ranges import DELAYS_US, Grid, Range, change_of
 from nvmesim.study.diagnosis.server import (
     HELD,
     IGNORED,
@@ -243,9 +246,10 @@ def test_the_name_of_a_device_tells_of_a_guest(name, told):
 def test_how_common_each_mistake_is_was_learned_in_every_context():
     server = server_of()[2]
     contexts = server.contexts(np.array([0.0, math.log(0.4)]))
-    assert contexts == (False, True, False, False)
-    one = replace(server, rows=[replace(server.rows[0], workload={"outstanding": 1})])
-    assert one.contexts(np.array([0.0])) == (True, False, True, True)
+    assert contexts == (False, True, False, False, False, False, True)
+    load = {"outstanding": 1, "read": 0.0, "block_size": "1 MiB"}
+    one = replace(server, rows=[replace(server.rows[0], workload=load)])
+    assert one.contexts(np.array([0.0])) == (True, False, True, True, True, True, True)
     assert known().weights.keys() == {"healthy", "unknown", *(m.code for m in known().mistakes)}
     assert all(len(w) == 1 + len(contexts) and min(w) > 0 for w in known().weights.values())
 
@@ -281,6 +285,85 @@ def test_jobs_that_spin_at_a_lock_are_explained_by_locks():
         found = found_codes(asked(thread, Path(folder)))
     assert found.index("scheduler") < found.index("guest")
     assert found.index("iommu") < found.index("guest")
+
+
+def grid_of(rates, times_us, depth=32):
+    """A grid of two rows, reads and writes of a server that takes *times_us* for each request."""
+    loads = [{"access": "random", "block_size": "4 KiB", "read": read, "threads_total": 1,
+              "outstanding": depth} for read in (1.0, 0.0)]  # fmt: skip
+    rows = [MeasuredRow("", load, rate, None, None)
+            for load, rate in zip(loads, rates, strict=True)]  # fmt: skip
+    late = [[math.log(rate / (depth * 1e6 / (t + us))) for rate, t in
+             zip(rates, times_us, strict=True)] for us in (0.0, *DELAYS_US)]  # fmt: skip
+    return Grid.of(rows, np.array(late))
+
+
+def test_a_range_is_as_likely_as_a_fine_grid_of_it_is_in_the_mean():
+    times, rates = (300.0, 500.0), (40_000.0, 30_000.0)
+    grid = grid_of(rates, times)
+    scale = ErrorScale(np.full(2, 0.2), np.full(2, 0.02), ("iops",) * 2, (0, 1))
+    points = grid.points(Range("", delay_us=(100.0, 12_500.0)))
+    fine = 100.0 * 125.0 ** np.linspace(0, 1, 2001)
+    exact = [np.log(np.array(rates) / (32e6 / (np.array(times) + us))) for us in fine]
+    found = log_mean(log_likelihoods(points.ratios, scale))
+    assert found == pytest.approx(log_mean(log_likelihoods(np.array(exact), scale)), abs=0.1)
+
+
+def test_a_wider_range_is_worth_less_and_one_beside_the_rows_nothing():
+    grid = grid_of((9000.0, 9000.0), (300.0, 500.0))
+    scale = ErrorScale(np.full(2, 0.2), np.full(2, 0.02), ("iops",) * 2, (0, 1))
+    means = [log_mean(log_likelihoods(grid.points(Range("", iops=ends)).ratios, scale))
+             for ends in ((8e3, 1e4), (8e2, 1e5), (2e4, 4e4))]  # fmt: skip
+    assert means[0] > means[1] + 1 > means[2] + 2
+
+
+def test_only_what_suffers_is_late_or_limited():
+    grid = grid_of((100_000.0, 9000.0), (300.0, 500.0))
+    points = grid.points(Range("", of="writes", delay_us=(20.0, 2500.0), iops=(5e3, 5e4)))
+    assert np.allclose(points.ratios[:, 0], grid.curve[0, 0])
+    assert points.counts[:, 0].all()
+    assert abs(points.ratios[:, 1]).min() < 0.03, "the limit is 9000/s within a step"
+    assert points.ratios[:, 1].min() > grid.curve[0, 1]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [Range("", delay_us=(400.0, 600.0), bandwidth=(3e8, 5e8)),
+     Range("", delay_us=(20.0, 20.0), writes=(25.0,)),
+     Range("", of="writes", delay_us=(100.0, 100.0), iops=(4e4, 6e4))],
+)  # fmt: skip
+def test_what_a_range_says_of_a_server_is_what_its_simulation_does(one):
+    runs, loads, server = server_of()
+    wanted = [{}, *({"drives.*.delay": f"{us:g} us"} for us in DELAYS_US)]
+    found = runs.figures([(change, load) for change in wanted for load in loads], "")
+    rates = np.log([f["iops"] for f in found]).reshape(-1, 2)
+    rows = [replace(row, iops=1.0) for row in server.rows]
+    points = Grid.of(rows, -rates).points(one)
+    at = len(points.ratios) // 2
+    base_ps = server.resolved.drives[0].profile.write.base.value
+    change = change_of(one, points.waits_us[at], points.limits[at], 8, base_ps)
+    said, does = -points.ratios[at], np.log([
+        f["iops"] for f in runs.figures([(change, load) for load in loads], "")
+    ])  # fmt: skip
+    assert said == pytest.approx(does, abs=0.1)
+
+
+def test_a_delay_between_those_that_are_simulated_is_found(tmp_path):
+    """1.1 ms more, one after the other and 32 deep; 0.5 and 2.5 ms are simulated."""
+    tables = tomllib.loads(SERVER)
+    tables["drives"][0]["count"] = 1
+    loads = [{"access": "random", "block_size": "4 KiB", "read": 1.0, "threads_total": 1,
+              "outstanding": depth} for depth in (1, 32)]  # fmt: skip
+    late = [({"drives.*.delay": "1100 us"}, load) for load in loads]
+    one, deep = (f["iops"] for f in ShortRuns(tables, ".").figures(late, ""))
+    path = tmp_path / "rows.csv"
+    path.write_text("op,block_size,jobs,iodepth,iops\n"
+                    f"randread,4k,1,1,{one}\nrandread,4k,1,32,{deep}\n")  # fmt: skip
+    found = ns.diagnose(tables, [path], workers=1)
+    assert found_codes(found)[0] == "network"
+    (network,) = (e for e in found.explanations if e.code == "network")
+    delay_us = float(str(network.changes["drives.*.delay"]).split()[0])
+    assert delay_us == pytest.approx(1100, rel=0.3)
 
 
 def test_a_disk_on_another_host_is_late_and_carries_what_its_network_does():
@@ -442,8 +525,9 @@ def test_spdk_unmaps_no_memory_and_knows_its_network():
     of_spdk = replace(server, resolved=ShortRuns(tables, ".").scenario({}, reads))
     assert forms("iommu", server)
     assert not forms("iommu", of_spdk)
-    assert forms("network", server)
-    assert not forms("network", of_spdk), "it names the transport"
+    network = next(m for m in known().mistakes if m.code == "network")
+    assert network.ranges_on(server)
+    assert not network.ranges_on(of_spdk), "it names the transport"
 
 
 def test_a_tail_is_unsure_where_a_limit_rules():
@@ -602,6 +686,6 @@ def test_latencies_tell_whether_requests_waited_in_turn(lat_us, slat_us, told):
     latency = {"lat": Latency(0, mean_s=lat_us / 1e6), "slat": Latency(0, mean_s=slat_us / 1e6)}
     rows, _ = rows_of(captured([Measurement(
         "a", Conditions(read_fraction=1.0, block_size=4096, jobs=1, iodepth=32, engine="libaio"),
-        {"read": OpResult(0, 0, 31_250.0, 0.0, **latency)},
+        {"read": OpResult(0, 0, 31_000.0, 0.0, **latency)},
     )]))  # fmt: skip
     assert Server({}, None, rows).told == told

@@ -32,6 +32,7 @@ from nvmesim.study.diagnosis.evidence import (
     MeasuredRow,
     ShortRuns,
     log_likelihood,
+    log_likelihoods,
     log_mean,
     log_ratios,
     misfit,
@@ -43,7 +44,8 @@ from nvmesim.study.diagnosis.evidence import (
     rows_of,
 )
 from nvmesim.study.diagnosis.mistakes import Trial, known, read_files, told_by
-from nvmesim.study.diagnosis.server import Server
+from nvmesim.study.diagnosis.ranges import DELAYS_US, Grid, change_of
+from nvmesim.study.diagnosis.server import Server, Variant
 from nvmesim.study.sweep.api import Progress, tables_of
 
 POOR: Final = 3.0
@@ -60,10 +62,6 @@ ALIKE: Final = 0.05
 cannot tell apart."""
 DECIDES: Final = 0.1
 """Least difference of the logarithm of IOPS by which a measurement tells two explanations apart."""
-SLOWER: Final = 1.2
-"""Times as long as drives and CPUs take, to see how much they count under an explanation."""
-LEAST_STEP: Final = 0.03
-"""Change of the logarithm by it, of the server as it is, at least."""
 STRAY: Final = 0.25
 """Share of a healthy server's rows that may lie outside of their intervals."""
 DEAR: Final = 3.0
@@ -78,6 +76,7 @@ WAITS: Final = 0.1
 """Share of its weight that is left to a mistake under which jobs wait, where they did not."""
 SEEN: Final = 15.0
 """Times as common from which files name a mistake, whose forms may then be of another size."""
+SIZE: Final = "of any size"
 SHOWN: Final = 0.01
 """Least probability of an explanation that is listed."""
 Trials = Sequence[Trial]
@@ -272,18 +271,92 @@ class Search:
             Trial((mistake,), (variant,), nothing)
             for mistake in known().mistakes for variant in mistake.variants(self._server)
         ]  # fmt: skip
-        tried = self._screened(single, "explanations")
-        ratios = [self._healthy, *(one.ratios for one in tried if one.is_whole)]
-        if min(misfit(r, self._scale) for r in ratios) > POOR:
-            best = list(_likeliest(tried).values())[:PAIRED]
+        forms, hopeless = self._formed(single, "explanations")
+        whole = [*forms, *self._ranged()]
+        if min(misfit(r, self._scale) for r in (self._healthy, *(t.ratios for t in whole))) > POOR:
+            best = list(_likeliest(whole).values())[:PAIRED]
             pairs = [
                 Trial((*a.mistakes, *b.mistakes), (*a.variants, *b.variants), nothing)
                 for a, b in itertools.combinations(best, 2)
                 if not a.change.keys() & b.change.keys()
             ]
-            tried += self._screened(pairs, "pairs of explanations")
-        whole = self._filled(self._counted([one for one in tried if one.is_whole]))
-        return whole, [one for one in tried if not one.is_whole]
+            further = self._formed(pairs, "pairs of explanations")
+            whole, hopeless = whole + further[0], hopeless + further[1]
+        return whole, hopeless
+
+    def _formed(self, trials: Trials, what: str) -> tuple[list[Trial], list[Trial]]:
+        """*trials* under all rows, with what lies between them; those that were given up before.
+
+        The rows that differ most and least go first. A family that explains them worse than another
+        by `HOPELESS` is simulated no further: the other rows would have to make it up.
+        """
+        order = sorted(range(len(self._rows)), key=lambda i: abs(self._healthy[self._places[i]][0]))
+        left, hopeless, between = list(trials), list[Trial](), list[Trial]()
+        for n in range(len(order)):
+            row = order.pop(0 if n % 2 else -1)
+            load, at = self._rows[row].workload, self._places[row]
+            wanted = [(one.change, load) for one in left]
+            answers = self._runs.figures(wanted, f"{what}, row {n + 1} of {len(self._rows)}")
+            seen = []
+            for one, answer in zip(left, answers, strict=True):
+                if answer is not None and answer["iops"]:
+                    ratios = one.ratios.copy()
+                    found = log_ratios([self._rows[row]], [answer])
+                    ratios[at] = self._healthy[at] + found - self._plain[at]
+                    seen.append(replace(one, ratios=ratios))
+            between, best = self._filled(seen), dict[tuple[str, ...], float]()
+            for one in between:
+                best[one.kind] = max(best.get(one.kind, -math.inf), one.score)
+            least = max(best.values(), default=0.0) - HOPELESS
+            left = [one for one in seen if best[one.kind] > least]
+            hopeless += [one for one in seen if best[one.kind] <= least]
+            between = [one for one in between if best[one.kind] > least]
+        return between, hopeless
+
+    def _ranged(self) -> list[Trial]:
+        """The likeliest point of each range that these rows show, with the mean of all of it."""
+        grid, server = Grid.of(self._rows, self._late()), self._server
+        profile, drives = server.resolved.drives[0].profile, len(server.resolved.drives)
+        found = []
+        for mistake in known().mistakes:
+            for one in mistake.ranges_on(server):
+                if one.of_core and not server.core_rate:
+                    continue
+                points = grid.points(one, server.core_rate)
+                known_to = np.isfinite(points.ratios).all(1)
+                shown = np.abs(points.ratios - self._healthy).max(1) >= ALIKE
+                kept = np.flatnonzero(known_to & shown)
+                if not len(kept):
+                    continue
+                counts = points.counts[kept] if mistake.is_exact else np.ones((1, 1))
+                scores = self._scores(points.ratios[kept], counts)
+                at = kept[scores.argmax()]
+                change = change_of(one, points.waits_us[at], points.limits[at], drives,
+                                   profile.write.base.value)  # fmt: skip
+                found.append(Trial(
+                    (mistake,), (Variant(one.name, change, one.name, one.usual),),
+                    points.ratios[at], float(scores.max()), log_mean(scores),
+                ))  # fmt: skip
+        return found
+
+    def _late(self) -> Floats:
+        """float64[1 + delays, n]: what the server as it is leaves, and with each of `DELAYS_US`."""
+        wanted = [({"drives.*.delay": f"{us:g} us"}, row.workload)
+                  for us in DELAYS_US for row in self._rows]  # fmt: skip
+        answers = self._runs.figures(wanted, "delays")
+        late, step = [self._healthy], len(self._rows)
+        for i in range(0, len(answers), step):
+            found = log_ratios(self._rows, [one or {} for one in answers[i : i + step]])
+            late.append(self._healthy + found - self._plain)
+        return np.array(late)
+
+    def _scores(self, ratios: Floats, counts: Floats) -> Floats:
+        """Log likelihoods of points (float64[m, n] both), those with the same counts together."""
+        out, each = np.empty(len(ratios)), np.broadcast_to(counts, ratios.shape)
+        for pattern in np.unique(each, axis=0):
+            at = (each == pattern).all(1)
+            out[at] = log_likelihoods(ratios[at], self._scale.where_it_counts(pattern))
+        return out
 
     def diagnosis(self, left_out: tuple[str, ...]) -> Diagnosis:
         """Weigh all explanations."""
@@ -312,82 +385,27 @@ class Search:
             left_out=left_out,
         )
 
-    def _screened(self, trials: Trials, what: str) -> list[Trial]:
-        """*trials* that can be built, simulated row by row, those that differ most or least first.
+    def _filled(self, seen: Trials) -> list[Trial]:
+        """*seen*, and what lies between neighbours of a family, by the name of the nearer one.
 
-        A form that explains the rows so far worse than another by `HOPELESS`, and whose neighbours
-        do, is simulated no further: the other rows would have to make it up.
+        Where a link or another exact number rules, the prediction is as sure as that.
         """
-        order = sorted(range(len(self._rows)), key=lambda i: abs(self._healthy[self._places[i]][0]))
-        left, done = list(trials), []
-        for n in range(len(order)):
-            row = order.pop(0 if n % 2 else -1)
-            load, at = self._rows[row].workload, self._places[row]
-            wanted = [(one.change, load) for one in left]
-            answers = self._runs.figures(wanted, f"{what}, row {n + 1} of {len(self._rows)}")
-            seen = []
-            for one, answer in zip(left, answers, strict=True):
-                if answer is not None and answer["iops"]:
-                    ratios = one.ratios.copy()
-                    found = log_ratios([self._rows[row]], [answer])
-                    ratios[at] = self._healthy[at] + found - self._plain[at]
-                    seen.append(replace(one, ratios=ratios))
-            scores = [log_likelihood(one.ratios, self._scale) for one in seen]
-            after = [self._between(one, seen) for one in seen]
-            near = [max(t) for t in zip(scores, after, [-math.inf, *after], strict=False)]
-            so_far = np.where(np.isfinite(seen[0].ratios), self._healthy, np.nan) if seen else None
-            most = 0.0 if so_far is None else max(*near, log_likelihood(so_far, self._scale))
-            seen = [replace(one, score=s - most) for one, s in zip(seen, scores, strict=True)]
-            left = [one for one, s in zip(seen, near, strict=True) if s > most - HOPELESS]
-            done += [one for one, s in zip(seen, near, strict=True) if s <= most - HOPELESS]
-        return left + done
-
-    def _counted(self, found: Trials) -> list[Trial]:
-        """*found*, exact ones with how much drives and CPUs count: they are run with slower ones.
-
-        Where a link or a limit rules, the prediction is as sure as that; no longer run moves it.
-        """
-        offset = self._healthy - self._plain
-        exact = [one for one in found if all(m.is_exact for m in one.mistakes)]
-        loads, changes = [row.workload for row in self._rows], [{}, *(one.change for one in exact)]
-        answers = self._runs.figures(
-            [(c, load) for c in changes for load in loads], "bases", SLOWER
-        )
-        moved = [
-            log_ratios(self._rows, [answer or {} for answer in answers[i : i + len(loads)]])
-            for i in range(0, len(answers), len(loads))
-        ]
-        plain = np.maximum(np.abs(moved[0] - self._plain), LEAST_STEP)
-        out = {id(one): one for one in found}
-        for one, after in zip(exact, moved[1:], strict=True):
-            counts = np.nan_to_num(np.abs(after - one.ratios + offset) / plain, nan=1.0)
-            ratios = one.ratios - offset * (1 - np.clip(counts, 0.0, 1.0))
-            out[id(one)] = replace(one, ratios=ratios, counts=counts)
-        return list(out.values())
-
-    def _likelihood(self, one: Trial, ratios: Floats) -> float:
-        scale = self._scale if one.counts is None else self._scale.where_it_counts(one.counts)
-        return log_likelihood(ratios, scale) + math.log(math.prod(v.usual for v in one.variants))
-
-    def _between(self, one: Trial, among: Trials) -> float:
-        """Most log likelihood of forms between *one* and the next of its family; -inf without."""
-        n = next(i for i, other in enumerate(among) if other is one) + 1
-        if n >= len(among) or not one.family or among[n].family != one.family:
-            return -math.inf
-        step = among[n].ratios - one.ratios
-        return max(self._likelihood(one, one.ratios + step * share) for share in BETWEEN)
-
-    def _filled(self, found: Trials) -> list[Trial]:
-        """*found*, and what lies between neighbours of a family, by the name of the nearer one."""
-        out = list(found)
-        for one, after in itertools.pairwise(found):
+        out = list(seen)
+        for one, after in itertools.pairwise(seen):
             if one.family and one.family == after.family:
                 out += [
-                    replace(one if share < 0.5 else after, counts=one.counts,
+                    replace(one if share < 0.5 else after,
                             ratios=one.ratios + (after.ratios - one.ratios) * share)
                     for share in BETWEEN
                 ]  # fmt: skip
-        return [replace(one, score=self._likelihood(one, one.ratios)) for one in out]
+        return [self._scored(one) for one in out]
+
+    def _scored(self, one: Trial) -> Trial:
+        counts = np.ones(len(one.ratios))
+        if all(m.is_exact for m in one.mistakes):
+            counts[np.abs(one.ratios - self._healthy) >= ALIKE] = 0.0
+        score = log_likelihood(one.ratios, self._scale.where_it_counts(counts))
+        return replace(one, score=score)
 
     def _is_idle(self, ratios: Floats) -> bool:
         """True if these rows would be the same without what leaves *ratios*."""
@@ -415,17 +433,26 @@ class Search:
         """
         as_is = log_likelihood(self._healthy, self._scale, shared=AS_IS)
         unknown = log_likelihood(self._healthy, self._scale, unknown=True)
-        forms: dict[str, list[float]] = {"healthy": [as_is], "unknown": [unknown]}
+        kinds: dict[tuple[str, ...], list[float]] = {}
+        usual: dict[tuple[str, ...], float] = {}
+        best = {"healthy": as_is, "unknown": unknown}
         for one in found:
             if not self._is_idle(one.ratios):  # or it is not why somebody asks
-                forms.setdefault(one.code, []).append(one.score)
+                kinds.setdefault(one.kind, []).append(one.score if one.mean is None else one.mean)
+                usual[one.kind] = math.prod(v.usual for v in one.variants)
+                best[one.code] = max(best.get(one.code, -math.inf), one.score)
         for code, times in self._facts.items():
             if times >= SEEN:  # it is there, whatever its size
-                forms[code] = [*forms.get(code, ()), unknown]
+                kinds[code, SIZE], usual[code, SIZE] = [unknown], 1.0
+                best[code] = max(best.get(code, -math.inf), unknown)
         for one in hopeless:  # it might have been one of these as well
-            if one.code in forms:
-                forms[one.code] += [-math.inf] * (1 + len(BETWEEN) * bool(one.family))
-        return {code: (max(logs), log_mean(logs)) for code, logs in forms.items()}
+            kinds[one.kind], usual[one.kind] = [-math.inf], math.prod(v.usual for v in one.variants)
+        means = {"healthy": as_is, "unknown": unknown}
+        for code in best.keys() - means.keys():
+            own = [kind for kind in kinds if kind[0] == code]
+            shares = np.array([usual[kind] for kind in own])
+            means[code] = log_mean([log_mean(kinds[kind]) for kind in own], shares)
+        return {code: (logs, means[code]) for code, logs in best.items()}
 
     def _weighed(self, found: Trials, hopeless: Trials) -> dict[str, float]:
         """Code of each mistake, "healthy" and "unknown" -> probability."""

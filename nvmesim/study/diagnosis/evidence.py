@@ -29,7 +29,6 @@ from nvmesim.measure.latency import CLAT, samples
 from nvmesim.measure.steady import Window
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.uncertainty.design import overlapped
-from nvmesim.predict.uncertainty.numbers import Factor, label_of, moved
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.load import with_values as put
 from nvmesim.scenario.loads.fio_options import synchronous_engines
@@ -37,7 +36,7 @@ from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.study.sweep.api import Progress
 from nvmesim.study.sweep.workers import usable_cpus
-from nvmesim.units import PS_PER_S, format_size
+from nvmesim.units import PS_PER_S, format_size, parse_size
 from nvmesim.warning import has
 
 LEAST_NOISE: Final = 0.02
@@ -110,6 +109,23 @@ class MeasuredRow:
     def figures(self) -> dict[str, float]:
         """Figure -> measured value."""
         return {"iops": self.iops, **({} if self.p99_s is None else {"p99": self.p99_s})}
+
+    @property
+    def asked(self) -> float:
+        """Requests that all jobs keep in flight."""
+        load = self.workload
+        return float(load["outstanding"] * load.get("threads_total", load.get("threads", 1)))
+
+
+def mean_size(load: Mapping[str, Any]) -> float:
+    """Return the mean bytes of a request of the table *load*.
+
+    >>> mean_size({"block_size": {"4 KiB": 0.5, "8 KiB": 0.5}})
+    6144.0
+    """
+    sizes = load["block_size"]
+    parts = {sizes: 1.0} if isinstance(sizes, str) else sizes
+    return sum(parse_size(size) * share for size, share in parts.items()) / sum(parts.values())
 
 
 def rows_of(captures: Captures) -> tuple[list[MeasuredRow], list[str]]:
@@ -302,29 +318,39 @@ def log_likelihood(
     >>> near > far
     True
     """
-    known = np.isfinite(ratios)
-    n = int(known.sum())
+    return float(log_likelihoods(ratios[None], scale, unknown=unknown, shared=shared)[0])
+
+
+def log_likelihoods(
+    ratios: Floats, scale: ErrorScale, *, unknown: bool = False, shared: float = CHANGED
+) -> Floats:
+    """Return the same of each row of *ratios* (float64[m, n]; all lack what the first lacks)."""
+    known = np.isfinite(ratios[0])
+    n, values = int(known.sum()), ratios[:, known].T
     constant = math.lgamma((FREEDOM + n) / 2) - math.lgamma(FREEDOM / 2)
     constant -= 0.5 * n * math.log(FREEDOM * math.pi)
-    scores = []
+    density = np.zeros(len(ratios))
     for width, share in WIDTHS.items():
         covariance = scale.covariance(shared, width, unknown=unknown)[np.ix_(known, known)]
         sign, log_det = np.linalg.slogdet(covariance)
         assert sign > 0
-        square = float(ratios[known] @ np.linalg.solve(covariance, ratios[known]))
-        tail = (FREEDOM + n) * math.log1p(square / FREEDOM)
-        scores.append(constant - 0.5 * (float(log_det) + tail) + math.log(share * len(WIDTHS)))
-    return log_mean(scores)
+        square = (values * np.linalg.solve(covariance, values)).sum(0)
+        tail = (FREEDOM + n) * np.log1p(square / FREEDOM)
+        density += share * np.exp(constant - 0.5 * (float(log_det) + tail))
+    found: Floats = np.log(density)
+    return found
 
 
-def log_mean(logs: Sequence[float]) -> float:
-    """Return the logarithm of the mean of what *logs* are the logarithms of.
+def log_mean(logs: Sequence[float] | Floats, weights: Floats | None = None) -> float:
+    """Return the logarithm of the mean, by *weights*, of what *logs* are the logarithms of.
 
     >>> round(log_mean([0.0, 0.0, -1000.0, -1000.0]), 6) == round(math.log(0.5), 6)
     True
     """
-    most = max(logs)
-    return most + math.log(sum(math.exp(x - most) for x in logs) / len(logs))
+    found, most = np.asarray(logs), float(np.max(logs))
+    if most == -math.inf:
+        return most
+    return most + math.log(float(np.average(np.exp(found - most), weights=weights)))
 
 
 def misfit(ratios: Floats, scale: ErrorScale) -> float:
@@ -400,20 +426,15 @@ class ShortRuns:
         return resolve(scenario_from_dict(tables, self._base))
 
     def figures(
-        self, wanted: Sequence[tuple[Change, Mapping[str, Any]]], what: str, times: float = 1.0
+        self, wanted: Sequence[tuple[Change, Mapping[str, Any]]], what: str
     ) -> list[Figures | None]:
-        """Return what the server does with each (change, load); None where the two cannot be.
-
-        Drives and CPUs take *times* as long as they do.
-        """
-        return overlapped(lambda one: self._run(*one, times), wanted, self._progress,
+        """Return what the server does with each (change, load); None where the two cannot be."""
+        return overlapped(lambda one: self._run(*one), wanted, self._progress,
                           lambda _: what, self._workers)  # fmt: skip
 
-    def _run(self, change: Change, load: Mapping[str, Any], times: float) -> Figures | None:
+    def _run(self, change: Change, load: Mapping[str, Any]) -> Figures | None:
         try:
             scenario = self.scenario(change, load)
-            if times != 1.0:
-                scenario = slower(scenario, times)
             window = short_window(scenario, self._seed)
         except NvmesimError:
             return None
@@ -422,16 +443,6 @@ class ShortRuns:
         data = samples(window, 0, CLAT)
         p99 = {} if data is None else {"p99": data.quantile(0.99) / PS_PER_S}
         return {"iops": window.iops().value, **p99}
-
-
-def slower(scenario: ResolvedScenario, times: float) -> ResolvedScenario:
-    """Return *scenario* with drives and threads that take *times* as long for all that they do."""
-    step = math.log(times)
-    moves = dict.fromkeys(("read.base", "read.die", "write.base", "write.program"), (step, -step))
-    moves |= dict.fromkeys(("commands", "read_bandwidth", "write_bandwidth"), (-step, step))
-    found = [Factor("", name, moves) for name in {label_of(d.profile) for d in scenario.drives}]
-    drives = moved(scenario, found, [1] * len(found)).drives
-    return replace(scenario, drives=drives, stack=scenario.stack.with_cycles(times))
 
 
 def short_window(

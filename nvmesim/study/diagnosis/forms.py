@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -40,38 +39,13 @@ SCHEDULED: Final = (1_900_000, 900_000, 450_000, 200_000)
 FAR_LOCK: Final = 2.4
 """Times as long that a lock of md may take between sockets: on four Kunpeng nodes 2.9 GiB/s of what
 one lock let through, on a Platinum 8380 7.0 (linux-kernel, Yu Kuai, 29 Aug and 13 Sep 2022)."""
-MIB: Final = 1 << 20
 ENDS: Final = ("low", "value", "high")
-SLOW_GUESTS_US: Final = ((24.0, 150), (220.0, 0))
-"""us of an I/O thread for each request, and to wake up for one that is alone, where it is slower
-than where costs come from: a Windows guest does 42k/s, 4.8k one after the other (virtio-win issue
-428), and another 4.5k as it waits for each (firecracker issue 1529)."""
-RARE_GUEST: Final = 0.3
-"""How usual they are: two of eight public threads on guests."""
-COPIES: Final = 0.2
-"""Share of its reads that a store writes at most whose writes wait for copies: 765 of 35,205 (ceph
-on 990 PRO, github unleashurgeek/home-ops, kube-fio-bench.md)."""
+LONGEST: Final = 4.0
+"""Times as long as of other drives that a flush may take, with a journal's blocks (assumed)."""
 ONE_DRIVE: Final = {"raid": "raid0", "engine": "none", "chunk": "1 MiB"}
-LIMITED: Final = (1.5, 0.5)
-"""How usual limits of requests are, and of bytes: three of four public threads have the first."""
-ROUND: Final = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5, 8.0)
-"""First digits of what people set limits to: 4.7 % of all rates lie so near one (`NEAR_ROUND`)."""
-NEAR_ROUND: Final = 0.005
-IS_SET: Final = (6.0, 0.5)
-"""How much oftener limits are at a round rate than others, and at another: of seven public ones
-four are (3000/s, 6004/s, 125.2 and 9.99 MiB/s), of other rates 9 % in requests or MiB."""
 VMD_CYCLES: Final = 13_600.0
 """Cycles of a command at worst: six CPUs (2.5 GHz assumed) did 562k/s behind VMD, and 1,144k/s with
 its interrupts passed on otherwise (see "vmd")."""
-NETWORKS: Final = (
-    ("10 GB/s", (30, 250, 1000, 5000)), ("1.17 GB/s", (150, 700, 4000, 20_000)),
-    ("290 MB/s", (700, 4000, 20_000)), ("117 MB/s", (700, 4000, 20_000, 80_000)),
-)  # fmt: skip
-"""What the network of another host carries (100, 10, 2.5 and 1 Gbit/s), and us that each request to
-it takes more. RDMA adds 10 to 20, NVMe/TCP 25 to 40, iSCSI 100 to 300 (nvme-storage.com, glossary,
-latency); public threads lay at 0.6 ms (github pmcfadin/cqlite issue 3026) to 61 (longhorn issue
-1804)."""
-
 Variants = Callable[[Server], Iterable[Variant]]
 
 
@@ -183,18 +157,6 @@ def _power(server: Server) -> Iterator[Variant]:
                       {"server.stack.latency": f"{latency_us + further:g} us"}, "idle")  # fmt: skip
 
 
-def _interrupts(server: Server) -> Iterator[Variant]:
-    stack = server.resolved.stack
-    cycles = stack.complete.value + stack.interrupt.value
-    if stack.polled or cycles <= 0:
-        return
-    for cores, pace in ((1, 0.8), (1, 1.2), (2, 1.0), (4, 1.0)):
-        rate = cores * pace * server.resolved.sockets[0].ghz * 1e9 / cycles
-        name = "one core takes" if cores == 1 else f"{cores} cores take"
-        yield Variant(f"{name} all interrupts", {"workload.*.limits": {"iops": f"{rate:.0f}/s"}},
-                      "cores")  # fmt: skip
-
-
 def _scheduler(server: Server) -> Iterator[Variant]:
     if server.is_linux:
         fastest = max(d.profile.commands.value for d in server.resolved.drives)
@@ -247,7 +209,7 @@ def _cut(server: Server) -> Iterator[Variant]:
     for kib in (128, 64, 32, 4):  # a page: a layer that splits and none that merges
         if max(sizes) > kib * 1024:
             change = {**volume, "drives.*.profile.max_transfer": f"{kib} KiB"}
-            yield Variant(f"requests are cut at {kib} KiB", change, usual=0.3 if kib == 4 else 1.0)
+            yield Variant(f"requests are cut at {kib} KiB", change, "cut")
 
 
 def _buffered(server: Server) -> Iterator[Variant]:
@@ -283,49 +245,12 @@ def _guest(server: Server) -> Iterator[Variant]:
         cycles, section = stack.guests[kind], stack.sections[kind].read
         times = [getattr(section, end) / 1e6 for end in ENDS]
         costs = [getattr(cycles, end) for end in ENDS]
-        forms: list[tuple[float, float, Change, float]] = [
-            (cost, us, {}, 1.0) for cost, us in zip(costs, times, strict=True)
-        ]
-        for us, wakes in SLOW_GUESTS_US:
-            if us > times[-1]:
-                more: Change = {"server.stack.latency": f"{wakes} us"} if wakes else {}
-                forms.append((costs[-1], us, more, RARE_GUEST))
-        for cost, us, more, usual in forms:
+        for cost, us in zip(costs, times, strict=True):
             yield Variant("it runs in a guest with one I/O thread", {
                 "workload.*.guest": kind,
                 f"server.stack.guests.{kind}": cost,
-                f"server.stack.sections.{kind}.read": f"{us} us", **more,
-            }, "guest", usual)  # fmt: skip
-
-
-def _network(server: Server) -> Iterator[Variant]:
-    """Neighbours differ in how long it takes; where there are copies, writes wait twice as long."""
-    for rate, times in NETWORKS if server.has_page_cache else ():  # SPDK names the transport
-        for copies in (False, True) if server.has_writes else (False,):
-            for us in times:
-                waits = {"drives.*.profile.write.base": f"{us} us"} if copies else {}
-                yield Variant("the disk is on another host", {
-                    "drives.*.delay": f"{us} us", "workload.*.limits": {"bandwidth": rate}, **waits,
-                }, f"{rate} {copies}")  # fmt: skip
-    if server.has_page_cache:
-        yield from _store(server)
-
-
-def _store(server: Server) -> Iterator[Variant]:
-    """Many hosts share it: it does what rows reached, or writes wait for its copies."""
-    delay, rates = {"drives.*.delay": "700 us"}, {0.0: 0.0, 1.0: 0.0}
-    for row in server.rows:
-        share = row.workload["read"]
-        rates[share] = max(rates.get(share, 0.0), row.iops)
-    most = {"workload.*.limits": {"iops": f"{max(rates.values()):.0f}/s"}}
-    yield Variant("the disk is on another host", {**delay, **most})
-    if not rates[0.0] or rates[0.0] > COPIES * rates[1.0]:
-        return
-    each = f"{rates[0.0] / len(server.resolved.drives):.0f}/s"
-    for us in (1000, 8000):
-        yield Variant("the disk is on another host", {
-            "drives.*.delay": "40 us", **most, "drives.*.profile.write.commands": each,
-            "drives.*.profile.write.base": f"{us} us"}, "copies")  # fmt: skip
+                f"server.stack.sections.{kind}.read": f"{us} us",
+            }, kind)  # fmt: skip
 
 
 def _flushes(server: Server) -> Iterator[Variant]:
@@ -338,33 +263,9 @@ def _flushes(server: Server) -> Iterator[Variant]:
         ways["every write is followed by fsync"] = {
             "workload.*.filesystem": "ext4", "workload.*.fsync": 1}  # fmt: skip
     for how, change in ways.items() if server.has_writes else ():
-        for time in sorted(times) or (None,):
+        for time in (*sorted(times), *(LONGEST * t for t in sorted(times)[-1:])) or (None,):
             flush = {} if time is None else {"drives.*.profile.write.flush": f"{time / 1e6:g} us"}
             yield Variant(how, {**change, **flush}, how if times else "")
-
-
-def _limit(server: Server) -> Iterator[Variant]:
-    """The highest rate of a row, in requests or, where sizes differ, in bytes."""
-    sizes = [sum(size * share for size, share in group.block_sizes)
-             for group in server.resolved.workload]  # fmt: skip
-    rate = max(row.iops for row in server.rows)
-    most = max(row.iops * size for row, size in zip(server.rows, sizes, strict=True))
-    differ = len(set(sizes)) > 1
-    asked = (rate,) if differ else (rate, most / MIB)
-    yield Variant("a limit is set", {"workload.*.limits": {"iops": f"{rate:.0f}/s"}},
-                  usual=LIMITED[0] * _is_set(*asked))  # fmt: skip
-    if differ:
-        yield Variant("a limit is set", {"workload.*.limits": {"bandwidth": f"{most:.0f} B/s"}},
-                      usual=LIMITED[1] * _is_set(most / MIB))  # fmt: skip
-
-
-def _is_set(*rates: float) -> float:
-    """How much likelier a limit of one of *rates* is than of any; 1 where who told it rounded."""
-    if float(f"{rates[0]:.2g}") == rates[0]:
-        return 1.0
-    digits = [rate / 10 ** math.floor(math.log10(rate)) for rate in rates]
-    is_round = any(abs(d / r - 1) < NEAR_ROUND for d in digits for r in (*ROUND, 10.0))
-    return IS_SET[0] if is_round else IS_SET[1]
 
 
 def _chunk(server: Server) -> Iterator[Variant]:
@@ -375,10 +276,10 @@ def _chunk(server: Server) -> Iterator[Variant]:
 
 MADE: Final[Mapping[str, Variants]] = {
     "link": _links, "other-socket": _other_socket, "one-uplink": _one_uplink, "vmd": _vmd,
-    "memory": _memory, "iommu": _iommu, "power": _power, "interrupts": _interrupts,
+    "memory": _memory, "iommu": _iommu, "power": _power,
     "scheduler": _scheduler, "slow-drive": _slow_drives, "fresh": _fresh,
     "cut": _cut, "page-cache": _buffered, "few-targets": _few_targets,
-    "guest": _guest, "limit": _limit, "kernel": _kernel, "chunk": _chunk,
-    "network": _network, "flushes": _flushes,
+    "guest": _guest, "kernel": _kernel, "chunk": _chunk,
+    "flushes": _flushes,
 }  # fmt: skip
 """Forms that depend on the server; those of the other mistakes are data."""

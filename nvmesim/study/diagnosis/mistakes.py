@@ -18,8 +18,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from nvmesim.array_types import Floats
 from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import PathText, read_captures
@@ -27,6 +25,7 @@ from nvmesim.capture.text import shown
 from nvmesim.errors import CaptureError
 from nvmesim.study.diagnosis.evidence import Change
 from nvmesim.study.diagnosis.forms import MADE, Variants
+from nvmesim.study.diagnosis.ranges import Range, range_of
 from nvmesim.study.diagnosis.server import Server, Variant
 
 MOST: Final = 1 << 20
@@ -51,6 +50,17 @@ class Mistake:
     """True if its number is stated by a specification, and not measured on some server."""
     windows: Mapping[str, str] = field(default_factory=dict)
     """Its check and mend on Windows; empty: it is none of such a server."""
+    ranges: tuple[Range, ...] = ()
+    """What of it is free."""
+    where: tuple[str, ...] = ()
+    """Properties of a server that can have its ranges."""
+
+    def ranges_on(self, server: Server) -> list[Range]:
+        """Return `ranges` that *server* can have."""
+        if server.is_windows and not self.windows:
+            return []
+        return [one for one in self.ranges
+                if all(getattr(server, name) for name in (*self.where, *one.where))]  # fmt: skip
 
     def on(self, server: Server) -> Mapping[str, str]:
         """Return where to look, how to mend it on *server*, and the source."""
@@ -66,15 +76,10 @@ class Trial:
     variants: tuple[Variant, ...]
     ratios: Floats
     """log(measured / predicted) under it: float64[n], as `log_ratios`; NaN: not simulated."""
-    counts: Floats | None = None
-    """How much drives and CPUs count for each figure, of what they do as the server is."""
     score: float = -math.inf
-    """Log likelihood; of one that is not whole, less that of the best under as many rows."""
-
-    @property
-    def is_whole(self) -> bool:
-        """True if it was simulated under all rows."""
-        return bool(np.isfinite(self.ratios).all())
+    """Log likelihood."""
+    mean: float | None = None
+    """Log of the mean likelihood of the range of which it is the likeliest point; None: a form."""
 
     @property
     def code(self) -> str:
@@ -95,6 +100,11 @@ class Trial:
     def family(self) -> tuple[str, ...]:
         """What it is a form of; () if it stands by itself."""
         return (self.code, self.variants[0].family) if self.variants[0].family else ()
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """Its family, or its own name."""
+        return self.family or (self.code, self.name, str(self.change))
 
 
 def _listed(table: Mapping[str, Any], server: Server) -> Iterator[Variant]:
@@ -147,7 +157,9 @@ def known() -> Known:
     return Known(
         tuple(
             Mistake(variants=_variants(table), is_exact=table.get("exact", False),
-                    windows=table.get("windows", {}), **{key: table[key] for key in texts})
+                    windows=table.get("windows", {}), where=tuple(table.get("where", ())),
+                    ranges=tuple(map(range_of, table.get("ranges", ()))),
+                    **{key: table[key] for key in texts})
             for table in every
         ),
         {"healthy": listed["healthy"], "unknown": listed["unknown"]}

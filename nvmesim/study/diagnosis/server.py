@@ -11,8 +11,7 @@ from nvmesim.array_types import Floats
 from nvmesim.catalog.toml import quantity_at, show_value
 from nvmesim.scenario.loads.fio_options import synchronous_engines
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.evidence import Change, MeasuredRow
-from nvmesim.units import parse_size
+from nvmesim.study.diagnosis.evidence import Change, MeasuredRow, mean_size
 
 STATED: Final = 60.0
 """Times as common the page cache is where all rows state it (assumed)."""
@@ -32,6 +31,13 @@ HELD: Final = 10.0
 NOT_HELD: Final = 0.1
 """The same of ZFS and the page cache, where jobs are held up as they submit, and where not; all of
 these are assumed."""
+ROUND: Final = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5, 8.0, 10.0)
+"""First digits of what people set limits to: 4.7 % of all rates lie so near one (`NEAR_ROUND`)."""
+NEAR_ROUND: Final = 0.005
+IS_SET: Final = (6.0, 0.5)
+"""How much oftener limits are at a round rate than others, and at another: of seven public ones
+four are (3000/s, 6004/s, 125.2 and 9.99 MiB/s), of other rates 9 % in requests or MiB."""
+MIB: Final = 1 << 20
 WHOLE: Final = 64 * 1024
 """Bytes of a write from which on most of its units are whole, wherever it begins."""
 VIRTUAL: Final = ("vd", "xvd", "sd")
@@ -58,9 +64,8 @@ class Server:
     @property
     def has_small_writes(self) -> bool:
         """True if a row writes, and none that does writes `WHOLE` bytes or more."""
-        sizes = [row.workload["block_size"] for row in self.rows if row.workload["read"] < 1]
-        small = (isinstance(size, str) and parse_size(size) < WHOLE for size in sizes)
-        return bool(sizes) and all(small)
+        loads = [row.workload for row in self.rows if row.workload["read"] < 1]
+        return bool(loads) and max(map(mean_size, loads)) < WHOLE
 
     @property
     def is_linux(self) -> bool:
@@ -96,12 +101,15 @@ class Server:
     def contexts(self, ratios: Floats) -> tuple[bool, ...]:
         """Whether what tells of usual mistakes holds; *ratios*: log(measured / predicted), rates.
 
-        Two requests in flight at most, 16 at least, no rate below half of its prediction, one row.
+        Two requests in flight at most, 16 at least, no rate below half of its prediction, one row,
+        only writes, only requests of `WHOLE` bytes and more, several drives.
         """
-        loads = [row.workload for row in self.rows]
-        deep = [_asked(row) for row in self.rows]
+        loads, deep = [row.workload for row in self.rows], [row.asked for row in self.rows]
         near = bool(ratios.min() >= math.log(0.5))
-        return max(deep) <= 2, min(deep) >= 16, near, len(loads) == 1
+        large = min(map(mean_size, loads)) >= WHOLE
+        writes = all(load["read"] == 0 for load in loads)
+        several = len(self.resolved.drives) > 1
+        return max(deep) <= 2, min(deep) >= 16, near, len(loads) == 1, writes, large, several
 
     @property
     def told(self) -> dict[str, float]:
@@ -114,7 +122,28 @@ class Server:
             "guest": (bool(names) and not any(n.startswith(VIRTUAL) for n in names), NOT_VIRTUAL),
         }
         stated = {code: times for code, (holds, times) in facts.items() if holds}
-        return self._told_by_latencies | stated
+        return self._told_by_latencies | stated | self._told_by_rates
+
+    @property
+    def _told_by_rates(self) -> dict[str, float]:
+        """How much likelier a limit is where the highest rate is a round one; as it is if rounded.
+
+        Who told it rounded a rate of two digits.
+        """
+        rates = [(row.iops, row.iops * mean_size(row.workload) / MIB) for row in self.rows]
+        most = [max(kind) for kind in zip(*rates, strict=True)]
+        if float(f"{most[0]:.2g}") == most[0]:
+            return {}
+        digits = [rate / 10 ** math.floor(math.log10(rate)) for rate in most]
+        is_round = any(abs(d / r - 1) < NEAR_ROUND for d in digits for r in ROUND)
+        return {"limit": IS_SET[0] if is_round else IS_SET[1]}
+
+    @property
+    def core_rate(self) -> float:
+        """Requests/s whose interrupts fill a core; 0: polled."""
+        stack = self.resolved.stack
+        cycles = stack.complete.value + stack.interrupt.value
+        return 0.0 if stack.polled or cycles <= 0 else self.resolved.sockets[0].ghz * 1e9 / cycles
 
     @property
     def _told_by_latencies(self) -> dict[str, float]:
@@ -123,7 +152,7 @@ class Server:
         A job that submits to a pool of ZFS or to the page cache is held up until it is served.
         """
         deep = [row for row in self.rows if row.workload.get("outstanding", 1) >= DEEP]
-        shares = [row.in_flight / _asked(row) for row in deep if row.in_flight is not None]
+        shares = [row.in_flight / row.asked for row in deep if row.in_flight is not None]
         held = [row.submitting for row in deep if row.submitting is not None]
         told = {"depth": IN_TURN if max(shares) < FEW else NOT_IN_TURN} if shares else {}
         if held and max(held) < FEW:
@@ -226,12 +255,6 @@ class Server:
         return {"adapters": adapters, "drives": placed}
 
 
-def _asked(row: MeasuredRow) -> float:
-    """Requests that all jobs of *row* keep in flight."""
-    load = row.workload
-    return float(load["outstanding"] * load.get("threads_total", load.get("threads", 1)))
-
-
 class Variant(NamedTuple):
     """One form of a mistake."""
 
@@ -241,4 +264,4 @@ class Variant(NamedTuple):
     family: str = ""
     """Forms of one family differ in how strong they are; neighbours in it have others between."""
     usual: float = 1.0
-    """How often it is met, beside the mean of its mistake's forms."""
+    """How often it is met beside the mistake's other families and forms (its family as a whole)."""
