@@ -307,7 +307,7 @@ class Search:
             between, best = self._filled(seen), dict[tuple[str, ...], float]()
             for one in between:
                 best[one.kind] = max(best.get(one.kind, -math.inf), one.score)
-            least = max(best.values(), default=0.0) - HOPELESS
+            least = max(best.values(), default=0.0) - HOPELESS if order else -math.inf
             left = [one for one in seen if best[one.kind] > least]
             hopeless += [one for one in seen if best[one.kind] <= least]
             between = [one for one in between if best[one.kind] > least]

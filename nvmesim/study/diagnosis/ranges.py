@@ -25,6 +25,8 @@ from nvmesim.units import PS_PER_S
 
 DELAYS_US: Final = tuple(20.0 * 5.0**n for n in range(6))
 """Delays that are simulated, to 62.5 ms."""
+COARSE_STEP: Final = 0.2
+"""The same where requests and bytes both take their time: less than a prediction is unsure."""
 PACE: Final = 5.0**0.2
 """From one delay that is weighed to the next."""
 BETWEEN_US: Final = np.array([0.0, *(DELAYS_US[0] * PACE**n for n in range(26))])
@@ -48,25 +50,27 @@ class Range:
     delay_us: tuple[float, float] | None = None
     """Least and most."""
     writes: tuple[float, ...] = (1.0,)
-    """Times as long that writes may wait."""
+    """Times as long that writes may wait, and as few that pass: they are copied, or journalled."""
     iops: tuple[float, float] | None = None
     """Least and most rate that is let through, 1/s."""
     of_core: bool = False
     """True if that is in units of what a core's interrupts take."""
     bandwidth: tuple[float, float] | None = None
-    """The same in B/s."""
+    """The same in B/s; with both a request takes the time of one and that of its bytes."""
     carries: tuple[float, ...] = ()
     """Bandwidths of which one rules, B/s."""
 
     def limits(self, core: float) -> Floats:
-        """Return logarithms of what may be let through (float64[k]); infinite: all."""
-        if self.carries:
-            return np.log(self.carries)
-        ends = self.iops or self.bandwidth
-        if ends is None:
-            return np.array([math.inf])
-        low, high = np.log(ends) + (math.log(core) if self.of_core else 0.0)
-        return np.arange(low, high + LIMIT_STEP, LIMIT_STEP)
+        """Return logarithms of rates and bandwidths let through (float64[k, 2]); infinite: all."""
+        shift = math.log(core) if self.of_core else 0.0
+        step = LIMIT_STEP if self.iops is None or self.bandwidth is None else COARSE_STEP
+        rates, widths = (
+            np.array([math.inf]) if ends is None
+            else np.arange(math.log(ends[0]), math.log(ends[1]) + step, step)
+            for ends in (self.iops, self.bandwidth)
+        )  # fmt: skip
+        widths = np.log(self.carries) if self.carries else widths
+        return np.array([(rate + shift, width) for rate in rates for width in widths])
 
 
 class Points(NamedTuple):
@@ -79,7 +83,7 @@ class Points(NamedTuple):
     waits_us: Floats
     """float64[m, 2]: delay of reads, and of writes."""
     limits: Floats
-    """float64[m]: logarithms of limits."""
+    """float64[m, 2]: logarithms of limits, of rates and of bandwidths."""
 
 
 @dataclass(frozen=True)
@@ -123,32 +127,33 @@ class Grid:
         delays, last = BETWEEN_US, len(BETWEEN_US) - 1
         low, high = one.delay_us or (0.0, 0.0)
         first = np.flatnonzero((delays >= low / PACE**0.5) & (delays <= high * PACE**0.5))
-        picks = []
-        for times in one.writes:
-            later = np.minimum(first + round(math.log(times) / math.log(PACE)) * (first > 0), last)
-            picks += list(zip(first, later, strict=True))
-        early, late = np.array(picks).T
+        slower = np.log(one.writes)
+        later = first + np.round(slower / math.log(PACE)).astype(int)[:, None] * (first > 0)
+        late = np.minimum(later, last).ravel()
+        early = np.tile(first, len(slower))
         touched = np.ones(len(self.measured), bool)
         if one.of:
             touched = self.reads if one.of == "reads" else ~self.reads
         waits = np.where(self.reads, self.curve[early], self.curve[late])
-        base = np.where(touched, waits, self.curve[0])
+        base = np.where(touched, waits, self.curve[0])[:, None]
         limits = one.limits(core)
-        let = limits[:, None] - (0.0 if one.iops else self.size)
+        let = -np.logaddexp(-limits[:, :1], self.size - limits[:, 1:])
+        fewer = np.repeat(slower, len(first))[:, None, None] * ~self.reads * (one.iops is not None)
+        let = let[None] - fewer
         short = np.where(touched, self.measured[self.rate] - let, -math.inf)
-        rules = (short > base[:, None, self.rate]).reshape(-1, len(self.measured))
+        rules = short > base[..., self.rate]
         # a rate is the limit; a tail at least what is in flight over it (Little's law)
         is_rate = np.equal(self.rate, np.arange(len(self.measured)))
-        under = np.where(is_rate, short, np.where(touched, self.measured - self.asked + let, 0.0))
-        free = np.repeat(base, len(limits), axis=0)
-        held = np.tile(under, (len(base), 1))
-        ratios = np.where(rules & (is_rate | (held < free)), held, free)
-        times_us = delays[np.stack([early, late], axis=1)]
-        return Points(ratios, 1.0 - rules, np.repeat(times_us, len(limits), axis=0),
-                      np.tile(limits, len(base)))  # fmt: skip
+        under = np.where(is_rate, short, self.measured - self.asked + let)
+        ratios = np.where(rules & (is_rate | (under < base)), under, base)
+        n, shape = len(limits), (-1, len(self.measured))
+        times_us = np.repeat(delays[np.stack([early, late], axis=1)], n, axis=0)
+        counts = np.where(rules, 0.0, 1.0)
+        return Points(ratios.reshape(shape), counts.reshape(shape), times_us,
+                      np.tile(limits, (len(early), 1)))  # fmt: skip
 
 
-def change_of(one: Range, waits_us: Floats, limit: float, drives: int, base_ps: float) -> Change:
+def change_of(one: Range, waits_us: Floats, limits: Floats, drives: int, base_ps: float) -> Change:
     """Return what a point of *one* changes; *base_ps* is the base time of a write of a drive."""
     read_us, write_us = map(float, waits_us)
     reads, writes = one.of != "writes", one.of != "reads"
@@ -159,16 +164,20 @@ def change_of(one: Range, waits_us: Floats, limit: float, drives: int, base_ps: 
     if writes and further > 0:
         base_us = base_ps / PS_PER_S * 1e6
         change["drives.*.profile.write.base"] = f"{base_us + further:.4g} us"
-    if math.isinf(limit):
-        return change
-    rate, is_rate = math.exp(limit), one.iops is not None
+    rate, width = np.exp(limits)
+    finite = {"iops": (rate, "/s"), "bandwidth": (width, " B/s")}
+    told = {kind: f"{most:.0f}{unit}" for kind, (most, unit) in finite.items() if most < math.inf}
     if not one.of:
-        kind, unit = ("iops", "/s") if is_rate else ("bandwidth", " B/s")
-        return {**change, "workload.*.limits": {kind: f"{rate:.0f}{unit}"}}
-    key = {"reads": ("commands", "read_bandwidth"),
-           "writes": ("write.commands", "write_bandwidth")}[one.of][not is_rate]  # fmt: skip
-    unit = "/s" if is_rate else " B/s"
-    return {**change, f"drives.*.profile.{key}": f"{max(rate / drives, 1):.0f}{unit}"}
+        return {**change, **({"workload.*.limits": told} if told else {})}
+    keys = {
+        "reads": ("commands", "read_bandwidth"),
+        "writes": ("write.commands", "write_bandwidth"),
+    }
+    for key, kind in zip(keys[one.of], finite, strict=True):
+        if kind in told:
+            most, unit = finite[kind]
+            change[f"drives.*.profile.{key}"] = f"{max(most / drives, 1):.0f}{unit}"
+    return change
 
 
 def range_of(table: Mapping[str, Any]) -> Range:
