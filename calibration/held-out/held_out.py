@@ -33,9 +33,8 @@ from pydantic import TypeAdapter
 
 from nvmesim.calibrate.asked_host import GHZ, GHZ_ENDS
 from nvmesim.calibrate.datasheet import Sheet, read_datasheet
-from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.drive.fit import fit_datasheet, fit_drive
 from nvmesim.calibrate.evidence import DriveFit
-from nvmesim.calibrate.from_sheet import fit_datasheet
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog import load as catalog
 from nvmesim.code_cache import cache_folder, read_private, write_private

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nvmesim.calibrate.datasheet import FLUSH, Sheet
-from nvmesim.calibrate.from_sheet import fit_datasheet
+from nvmesim.calibrate.drive.fit import fit_datasheet
 from nvmesim.catalog.profile import CpuProfile, DriveProfile, Frozen, Quantity
 from nvmesim.catalog.toml import to_toml
 from nvmesim.units import parse_size

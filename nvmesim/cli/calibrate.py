@@ -89,7 +89,7 @@ def calibrate(
     with noting_interrupt(ending) as pressed, stoppable(pressed), steps("calibrating") as tell:
         if found is None:
             from nvmesim.calibrate.datasheet import read_datasheet
-            from nvmesim.calibrate.from_sheet import fit_datasheet
+            from nvmesim.calibrate.drive.fit import fit_datasheet
 
             fit = fit_datasheet(read_datasheet(Path(datasheet or "")), name=stated, tell=tell)
         elif is_empirical:

@@ -213,8 +213,7 @@ def calibrate(
 ) -> None:
     """Publish the drive fitted to *files*, the datasheet in *sheet*, or both, with its verdict."""
     from nvmesim.calibrate.datasheet import read_datasheet
-    from nvmesim.calibrate.drive.fit import fit_drive
-    from nvmesim.calibrate.from_sheet import fit_datasheet
+    from nvmesim.calibrate.drive.fit import fit_datasheet, fit_drive
     from nvmesim.capture.registry import read_captures
     from nvmesim.show.views.fits import evidence, fit_page
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.calibrate.datasheet import Sheet, key_of, link_of, read_datasheet
-from nvmesim.calibrate.from_sheet import fit_datasheet
+from nvmesim.calibrate.drive.fit import fit_datasheet
 from nvmesim.errors import CaptureError
 
 SHEET = """\

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from nvmesim.capture.capture import Capture, Captures, Conditions, Measurement, OpResult
 from nvmesim.scenario.load import with_values as put
-from nvmesim.study.diagnosis.diagnose import Diagnosis, diagnose
+from nvmesim.study.diagnosis.diagnose import diagnose
+from nvmesim.study.diagnosis.findings import Diagnosis
 from nvmesim.units import parse_size
 from tests.study.planted import found_codes
 

@@ -19,13 +19,7 @@ from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
 from nvmesim.show.page import html
 from nvmesim.show.views.measured import diagnosis_blocks
-from nvmesim.study.diagnosis.diagnose import (
-    WAITS,
-    ComparedRow,
-    Diagnosis,
-    Explanation,
-    NextMeasurement,
-)
+from nvmesim.study.diagnosis.diagnose import WAITS
 from nvmesim.study.diagnosis.evidence import (
     RULED,
     SLICED,
@@ -40,6 +34,12 @@ from nvmesim.study.diagnosis.evidence import (
     of_arrays,
     probabilities,
     rows_of,
+)
+from nvmesim.study.diagnosis.findings import (
+    ComparedRow,
+    Diagnosis,
+    Explanation,
+    NextMeasurement,
 )
 from nvmesim.study.diagnosis.mistakes import known, read_files
 from nvmesim.study.diagnosis.ranges import DELAYS_US, PACE, Grid, Range, change_of

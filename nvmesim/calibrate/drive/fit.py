@@ -31,12 +31,13 @@ from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows, with_pages
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.load import quantities
-from nvmesim.catalog.profile import WAIT_CV, DriveProfile
+from nvmesim.catalog.profile import WAIT_CV, DriveProfile, Quantity
 from nvmesim.catalog.quantity import with_numbers
 from nvmesim.errors import FitError
 
 FINAL_REQUESTS = 60_000
 MOST_REQUESTS = 400_000
+DIES: Final = "no sheet says it: dies / die time is what the sheet tells"
 STATED_JOBS: Final = 16
 """Threads of a data sheet's figure: enough that none of them is full."""
 STATED: Final = {
@@ -112,6 +113,23 @@ def fit_drive(
         return fit
     size = buffer.quantity("the step in the rate of a long write")
     return replace(fit, profile=with_numbers(fit.profile, {"write.buffer": size}))
+
+
+def fit_datasheet(
+    sheet: Sheet, *, name: str | None = None, tell: Progress = lambda _: None
+) -> DriveFit:
+    """Fit a drive to the figures of *sheet*; capacity, link and power are the sheet's own."""
+    title = name or sheet.texts.get("name") or sheet.file.stem
+    fit = fit_drive(sheet.points(), name=title, link=sheet.link, tell=tell)
+    said = {"basis": "datasheet", "source": sheet.source}
+    numbers: dict[str, Quantity | str | bool] = {
+        key: q.model_copy(update=said) for key, q in quantities(fit.profile) if q.basis == "fitted"
+    }
+    numbers["dies"] = fit.profile.dies.model_copy(update={"basis": "assumed", "source": DIES})
+    if fit.profile.captured is not None:
+        numbers["captured.datasheet"] = True
+    more = {**sheet.besides(), "link": sheet.link}
+    return replace(fit, profile=with_numbers(fit.profile, numbers | more))
 
 
 def _on_told_host(on_host: Callable[..., DriveFit], captured_on: str, why: str) -> DriveFit:

@@ -244,8 +244,9 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         factor = math.exp(float(np.mean(np.log(known))))
     else:
         factor = POSSIBLE * ROOM / asked if asked > POSSIBLE else 1.0
-        is_beyond = top is not None and asked > POSSIBLE
-        busy = top if is_beyond and _outdoes(host, top) else _equally_full(host, rows)
+        busy = _equally_full(host, rows)
+        if top is not None and asked > POSSIBLE and _outdoes(host, top):
+            busy = top
         if busy is not None:
             factor = 1 / thread_share(host, busy)
             found = (
@@ -283,13 +284,11 @@ def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
     return replace(host, stack=host.stack.with_cycles(left).with_per_kib(per_kib))
 
 
-def _outdoes(host: BenchHost, point: Point | None) -> bool:
+def _outdoes(host: BenchHost, point: Point) -> bool:
     """True if *point* tells that its threads were full: each does more than *host* lets one do.
 
     Its requests waited long, or it is so fast that hardly any thread has time left.
     """
-    if point is None:
-        return False
     spare = _beyond(math.log(thread_share(host, point)) / host.clock_sd)
     return _waits(point) or (may_be_full(point) and host.link.kind == "pcie" and spare < RARE)
 

@@ -16,7 +16,7 @@ from nvmesim.show.words import gigabytes, kiops, microseconds, percent, plural
 from nvmesim.units import format_iops
 
 if TYPE_CHECKING:
-    from nvmesim.study.diagnosis.diagnose import ComparedRow, Diagnosis, Explanation
+    from nvmesim.study.diagnosis.findings import ComparedRow, Diagnosis, Explanation
 
 OPS: Final[tuple[Op, ...]] = ("read", "write")
 HEADINGS: Final = (
