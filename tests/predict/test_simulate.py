@@ -327,13 +327,14 @@ def test_polling_threads_are_always_busy_and_cpu_time_counts_cycles_alone() -> N
     asleep = scenario(drives=1, threads_total=1, outstanding=4, stack={"extends": "linux-io_uring"})
     found = simulate(asleep, requests=4_000)
     assert {"ghz_per_miops", "cycles_per_io"} <= set(found.cpu_intervals)
-    exact = {"extends": "linux-io_uring", "wakeup_half": "13.34 us"}  # without an interval
-    of_exact = simulate(
-        scenario(drives=1, threads_total=1, outstanding=4, stack=exact), requests=4_000
-    ).cpu_intervals
+    of_cycles = found.cpu_intervals["cycles_per_io"]
+    cost = math.log(of_cycles.high / of_cycles.low)
+    rate = math.log(found.total.iops.high / found.total.iops.low)
     for name, known in found.cpu_intervals.items():
-        width = math.log(known.high / known.low)
-        assert width == pytest.approx(math.log(of_exact[name].high / of_exact[name].low), rel=0.1)
+        if "utilization" in name:  # that time at the predicted rate, which is as unsure as it is
+            assert math.log(known.high / known.low) <= cost + rate
+        else:
+            assert known.high < 6 * known.low
     polled = scenario(stack={"polled": True}, threads_total=4, outstanding=1)
     found = simulate(polled, reliefs=False, certainty=False)
     assert found.cpu.logical_utilization == pytest.approx(4 / 16, abs=0.01)
