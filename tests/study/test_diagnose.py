@@ -102,6 +102,17 @@ def test_what_all_rows_miss_alike_is_likelier_than_what_they_miss_apart():
     assert misfit(alike, scale) < misfit(apart, scale)
 
 
+@pytest.mark.parametrize("ratio", [0.0, 3.0])
+def test_many_rows_have_a_likelihood_too(ratio):
+    """Its logarithm lies beyond what a float's exponential holds, on either side."""
+    n = 600
+    scale = ErrorScale(np.full(n, 0.02), np.full(n, 0.005), ("iops",) * n, tuple(range(n)))
+    spread = ratio * np.resize([1.0, -1.0], n)
+    found = log_likelihood(spread, scale)
+    assert math.isfinite(found)
+    assert abs(found) > 710
+
+
 def test_who_is_slower_waits_longer():
     scale = ErrorScale(np.full(2, 0.3), np.full(2, 0.02), ("iops", "p99"), (0, 0))
     slower, odd = np.array([-0.3, 0.3]), np.array([-0.3, -0.3])

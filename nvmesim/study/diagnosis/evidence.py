@@ -329,15 +329,15 @@ def log_likelihoods(
     n, values = int(known.sum()), ratios[:, known].T
     constant = math.lgamma((FREEDOM + n) / 2) - math.lgamma(FREEDOM / 2)
     constant -= 0.5 * n * math.log(FREEDOM * math.pi)
-    density = np.zeros(len(ratios))
+    found: Floats = np.full(len(ratios), -math.inf)  # logarithms: those of many rows overflow
     for width, share in WIDTHS.items():
         covariance = scale.covariance(shared, width, unknown=unknown)[np.ix_(known, known)]
         sign, log_det = np.linalg.slogdet(covariance)
         assert sign > 0
         square = (values * np.linalg.solve(covariance, values)).sum(0)
         tail = (FREEDOM + n) * np.log1p(square / FREEDOM)
-        density += share * np.exp(constant - 0.5 * (float(log_det) + tail))
-    found: Floats = np.log(density)
+        log_density = math.log(share) + constant - 0.5 * (float(log_det) + tail)
+        found = np.logaddexp(found, log_density)
     return found
 
 
