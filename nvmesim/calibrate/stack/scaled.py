@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.array_types import Floats
+from nvmesim.calibrate.asked_host import GHZ_SD
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.laws import WAITED
 from nvmesim.calibrate.drive.open_ceilings import usual_ceiling
@@ -287,10 +288,14 @@ def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
 def _outdoes(host: BenchHost, point: Point) -> bool:
     """True if *point* tells that its threads were full: each does more than *host* lets one do.
 
-    Its requests waited long, or it is so fast that hardly any thread has time left.
+    Its requests waited long, or it is so fast that at a stated clock hardly any thread has time
+    left. Where the clock is not stated it may be faster.
     """
+    if _waits(point):
+        return True
+    is_stated = host.clock_sd < GHZ_SD
     spare = _beyond(math.log(thread_share(host, point)) / host.clock_sd)
-    return _waits(point) or (may_be_full(point) and host.link.kind == "pcie" and spare < RARE)
+    return is_stated and may_be_full(point) and host.link.kind == "pcie" and spare < RARE
 
 
 def thread_share(host: BenchHost, point: Point) -> float:
