@@ -186,7 +186,7 @@ def splits(case: HeldCase, usable: Sequence[HeldRow]) -> tuple[Split, ...]:
 
 def is_of_drive(row: HeldRow) -> bool:
     """Return whether *row* can be fitted with its case's own host."""
-    return not any(c.startswith(("server.stack", "workload.0.guest")) for c in row.changes)
+    return not any(c.startswith("server.stack") for c in row.changes)
 
 
 def _of_drive(usable: Sequence[HeldRow]) -> Iterator[Split]:

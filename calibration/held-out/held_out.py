@@ -31,7 +31,7 @@ from held_cases import (
 )  # fmt: skip
 from pydantic import TypeAdapter
 
-from nvmesim.calibrate.asked_host import GHZ, GHZ_ENDS
+from nvmesim.calibrate.asked_host import GHZ, GHZ_ENDS, PATHS
 from nvmesim.calibrate.datasheet import Sheet, read_datasheet
 from nvmesim.calibrate.drive.fit import fit_datasheet, fit_drive
 from nvmesim.calibrate.evidence import DriveFit
@@ -191,7 +191,7 @@ def _profile(case: HeldCase, split: Split, folder: Path) -> tuple[Any, tuple[str
         fit = fit_datasheet(sheet, name="held-out")
     else:
         path = folder / "points.csv"
-        write_points(path, split.fitted)
+        write_points(path, split.fitted, case.facts.get("guest", ""))
         fit = _fitted(path, _host(case), sheet)
     return fit.profile.model_dump(mode="json"), tuple(fit.misses)
 
@@ -205,31 +205,37 @@ def _sheet(case: HeldCase, folder: Path) -> Sheet:
     return read_datasheet(folder / "sheet.toml")
 
 
-def _fitted(path: Path, host: str | None, sheet: Sheet | None) -> DriveFit:
+def _fitted(path: Path, host: str, sheet: Sheet | None) -> DriveFit:
     """The fit of the points in *path*; where it is refused, a user tries without the host."""
     captures = read_captures([str(path)])
-    link = None if host is None else host.split(",")[1]
+    link = host.split(",")[1]
     try:
         first = fit_drive(captures, name="held-out", captured_on=host, datasheet=sheet)
-        if host is None or not first.misses:
+        if not first.misses:
             return first
     except NvmesimError:
-        if host is None:
-            raise
         return fit_drive(captures, name="held-out", link=link, datasheet=sheet)
     second = fit_drive(captures, name="held-out", link=link, datasheet=sheet)
     return first if second.misses else second
 
 
-def write_points(path: Path, rows: Sequence[HeldRow]) -> None:
-    """Write *rows* as a table of points."""
-    columns = [c for c in POINT_COLUMNS if any(r.cells[c] for r in rows)]
+def write_points(path: Path, rows: Sequence[HeldRow], guest: str = "") -> None:
+    """Write *rows*, all of a *guest* where it is named, as a table of points."""
+    columns = [*(c for c in POINT_COLUMNS if any(r.cells[c] for r in rows)), *PATHS]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(
-            {**row.cells, "rate": _rate(row), "beside": _beside(row, rows)} for row in rows
-        )
+            {**row.cells, "rate": _rate(row), "beside": _beside(row, rows), "guest": guest,
+             **_path(row)}
+            for row in rows
+        )  # fmt: skip
+
+
+def _path(row: HeldRow) -> dict[str, str]:
+    """File system and guest of *row*, where they are stated for it."""
+    changed = dict(c.removeprefix("workload.0.").split("=", 1) for c in row.changes if "=" in c)
+    return {key: changed[key] for key in PATHS if key in changed}
 
 
 def _rate(row: HeldRow) -> str:
@@ -250,10 +256,8 @@ def _beside(row: HeldRow, rows: Sequence[HeldRow]) -> str:
     return cells["beside"]
 
 
-def _host(case: HeldCase) -> str | None:
-    """What a user names as --captured-on; a guest's host stays in the profile."""
-    if case.facts.get("guest"):
-        return None
+def _host(case: HeldCase) -> str:
+    """What a user names as --captured-on."""
     facts = case.facts
     clock = f",{facts['ghz']} GHz" if "ghz" in facts else ""
     return f"{facts['stack']},{facts['link']}{clock}"
@@ -269,7 +273,7 @@ def tables_of(case: HeldCase, row: HeldRow, profile: Any) -> dict[str, Any]:
     tables: dict[str, Any] = {
         "server": {"stack": facts["stack"], "sockets": [{"cpu": cpu}]},
         "drives": [{"profile": profile, "count": row.drives}],
-        "workload": _workload(row),
+        "workload": [{**g, "guest": facts.get("guest", "none")} for g in _workload(row)],
     }
     if facts.get("fresh"):  # as its source says; of fitted drives the rows say it
         tables["drives"][0]["state"] = "fresh"

@@ -1,15 +1,16 @@
 """The host that measured a capture, as a user names it or as the captures tell it."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Any, Final, cast, get_args
 
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.capture.capture import Captures
+from nvmesim.capture.capture import Captures, Measurement
 from nvmesim.capture.caveats import CLAIMS
 from nvmesim.catalog import load
 from nvmesim.catalog.links import Link, parse_link
-from nvmesim.catalog.profile import CpuProfile, StackProfile
+from nvmesim.catalog.profile import CpuProfile, FileSystem, Guest, StackProfile
 from nvmesim.errors import InputError, UnitError
 from nvmesim.units import FREQUENCY_HZ
 
@@ -38,6 +39,12 @@ ENGINES: Final = {
 """Engine that captures name -> stack of the host that measured them, where nobody names that."""
 
 
+PATHS: Final[Mapping[str, Sequence[str]]] = {
+    "filesystem": get_args(FileSystem)[1:], "guest": get_args(Guest)[1:],
+}  # fmt: skip
+"""What requests may pass before a device, by the key of a load that names it."""
+
+
 def told_host(captures: Captures) -> tuple[str, str] | None:
     """Return the stack that measured *captures*, and why it is that, where nobody names one."""
     engines = {m.conditions.engine for m in captures.measurements}
@@ -46,6 +53,29 @@ def told_host(captures: Captures) -> tuple[str, str] | None:
         return ENGINES[engine], f"the captures' engine is {engine}"
     is_table = all(file.format == CLAIMS for file in captures.files)
     return (USUAL, "the tables name no engine") if engine is None and is_table else None
+
+
+def passed(captures: Captures, paths: Sequence[str]) -> Captures:
+    """Return *captures* of which each passed *paths*, file systems or guests, where it says none.
+
+    InputError for a path that is not known.
+    """
+    stated: dict[str, str] = {}
+    for path in paths:
+        kind = next((kind for kind, known in PATHS.items() if path in known), None)
+        if kind is None or kind in stated:
+            every = ", ".join(name for known in PATHS.values() for name in known)
+            raise InputError(f"--through {path}: name one file system and one guest of {every}")
+        stated[kind] = path
+
+    def of(m: Measurement) -> Measurement:
+        unsaid: dict[str, Any] = {
+            key: path for key, path in stated.items() if getattr(m.conditions, key) is None
+        }
+        return replace(m, conditions=replace(m.conditions, **unsaid))
+
+    files = [replace(c, measurements=tuple(map(of, c.measurements))) for c in captures.files]
+    return replace(captures, files=tuple(files)) if stated else captures
 
 
 def usual_host(link: Link) -> BenchHost:

@@ -127,7 +127,7 @@ class Bench:
             return _built(self.profile, self.host, point)
         key = (
             p.read_fraction, p.random, p.block_size, p.jobs, p.targets, p.own_targets,
-            p.rate_limit, p.sync, p.raid, p.polled, p.device_times,
+            p.rate_limit, p.sync, p.raid, p.path, p.polled, p.device_times,
         )  # fmt: skip
         if key not in self._known:
             self._known[key] = _built(self.profile, self.host, replace(p, iodepth=1))
@@ -268,6 +268,8 @@ def _group(name: str, point: Point, targets: tuple[Target, ...]) -> WorkloadGrou
         rate=point.rate,
         arrivals=point.arrivals,
         rate_limit=point.rate_limit,
+        filesystem=point.filesystem,
+        guest=point.guest,
         commits=point.sync == "fsync",
         sync_every=1 if point.sync in ("fsync", "fdatasync") else 0,
         write_through=point.sync == "sync",

@@ -86,6 +86,9 @@ class Point:
     """Flush after each write: fsync, fdatasync or sync"""
     raid: str = ""
     """Array of ``targets`` members, as "raid0:524288"; blank: single drives"""
+    filesystem: str = "raw"
+    guest: str = "none"
+    """Virtual machine that the row was measured in"""
     polled: bool = False
     """True if its threads poll for completions"""
     device_times: bool = False
@@ -102,6 +105,11 @@ class Point:
         """The source and what was done."""
         at = ", ".join(part for part in (self.source, self.place) if part)
         return f"{at}: {self.name}" if at else self.name
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """File system and guest."""
+        return self.filesystem, self.guest
 
     @property
     def outstanding(self) -> int:
@@ -160,6 +168,10 @@ class Point:
         more = [self.sync] if self.sync else []
         if self.raid:
             more.append(f"{self.raid.partition(':')[0]} of {self.targets}")
+        if self.filesystem != "raw":
+            more.append(f"on {self.filesystem}")
+        if self.guest != "none":
+            more.append(f"in {self.guest}")
         return " ".join([self.op, format_size(self.block_size), load, *more])
 
 
@@ -296,7 +308,8 @@ def _point(m: Measurement) -> Point | str:
         rate=rate, arrivals="paced" if c.arrivals == "fixed" else "poisson",
         most_outstanding=c.most_outstanding,
         rate_limit=c.rate_iops / jobs if c.rate_iops is not None else None, sync=c.sync or "",
-        raid=c.raid or "", polled=polled, device_times=c.device_times,
+        raid=c.raid or "", filesystem=c.filesystem or "raw", guest=c.guest or "none",
+        polled=polled, device_times=c.device_times,
         iops=iops, mean_s=mean,
         percentiles_s=percentiles, percentiles_of=kind, totals_s=totals, cpu_s=cpu,
         slat_s=None if lat is None or clat is None else max(0.0, lat - clat),
@@ -417,7 +430,7 @@ def _without_repeats(points: list[Point]) -> tuple[list[Point], list[str]]:
     for p in points:
         key = (
             _mix(p), p.random, p.block_size, p.jobs, p.iodepth, p.targets, p.rate, p.sync, p.raid,
-            p.polled, p.beside and (p.beside.rate, p.beside.name),
+            p.path, p.polled, p.beside and (p.beside.rate, p.beside.name),
         )  # fmt: skip
         same.setdefault(key, []).append(p)
     kept = [_of_repeats(group) for group in same.values()]

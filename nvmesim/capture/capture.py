@@ -72,6 +72,10 @@ class Conditions:
     """Flush after each write."""
     raid: str | None = None
     """Array of `targets` members that was measured, as "raid0:512 KiB"; None: single drives."""
+    filesystem: str | None = None
+    """Of the files that were measured, as "xfs"; None: not said, or raw devices."""
+    guest: str | None = None
+    """Virtual machine that measured, as "kvm-virtio"; None: not said, or none."""
     beside: str | None = None
     """Label, or line, of the measurement whose load ran at the same time."""
     device_times: bool = False

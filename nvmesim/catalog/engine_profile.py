@@ -22,6 +22,8 @@ from nvmesim.catalog.quantity import (
 from nvmesim.raid.levels import LEVELS, MD_LEVELS
 
 RAID_LEVELS: Final = tuple(LEVELS)
+FileSystem = Literal["raw", "ntfs", "ext4", "xfs"]
+Guest = Literal["none", "hyper-v", "kvm-virtio", "kvm-vhost", "kvm-passthrough"]
 
 
 class RowCosts(Frozen):
@@ -177,6 +179,15 @@ class FileSection(Frozen):
     threads: int = Field(default=1, ge=1, le=1024)
     """As many requests pass at a time: IOThreads of a virtual disk, its channels."""
 
+    def time(self, *, write: bool) -> Quantity:
+        """Return the time of a write, or of a read."""
+        return self.write if write and self.write is not None else self.read
+
+    def times(self, factor: float) -> FileSection:
+        """Return the section with *factor* times its times."""
+        write = None if self.write is None else _scaled(self.write, factor)
+        return self.model_copy(update={"read": _scaled(self.read, factor), "write": write})
+
 
 ROW_CYCLES: Final = ("base", "per_member", "wakeup")
 ENGINE_CYCLES: Final = ("per_request", "per_child")
@@ -266,10 +277,26 @@ class StackProfile(Frozen):
         """Return the stack with so many cycles per KiB moved."""
         return self.model_copy(update={"per_kib": Quantity(value=cycles, basis="fitted")})
 
+    def path_cycles(self, filesystem: str, guest: str) -> float:
+        """Return what a request costs beside, through a file system or from a guest."""
+        known = (self.filesystems.get(filesystem), self.guests.get(guest))
+        return sum(q.value for q in known if q is not None)
+
     def with_cycles(self, factor: float) -> StackProfile:
-        """Return the stack with *factor* times the cycles that a thread pays for each request."""
-        scaled = self.model_copy(update={"scale": self.scale * factor})
-        return _times(scaled, CYCLES, factor)
+        """Return the stack with *factor* times the cycles that a request costs.
+
+        Those of file systems, guests, and the host's thread that serves a guest are among them.
+        """
+        paths = {
+            name: {key: _scaled(q, factor) for key, q in getattr(self, name).items()}
+            for name in ("filesystems", "guests")
+        }
+        sections = {
+            path: section.times(factor) if path in self.guests else section
+            for path, section in self.sections.items()
+        }
+        update = {"scale": self.scale * factor, "sections": sections, **paths}
+        return _times(self.model_copy(update=update), CYCLES, factor)
 
 
 Costs = TypeVar("Costs", bound=Frozen)
@@ -277,9 +304,9 @@ Costs = TypeVar("Costs", bound=Frozen)
 
 def _times(costs: Costs, parts: Iterable[str], factor: float) -> Costs:
     """*costs* with *factor* times the cycles of *parts*, their intervals too."""
-    update: dict[str, Quantity] = {}
-    for part in parts:
-        q: Quantity = getattr(costs, part)
-        ends = {k: v * factor for k in ("low", "high") if (v := getattr(q, k)) is not None}
-        update[part] = q.model_copy(update={"value": q.value * factor, **ends})
-    return costs.model_copy(update=update)
+    return costs.model_copy(update={part: _scaled(getattr(costs, part), factor) for part in parts})
+
+
+def _scaled(q: Quantity, factor: float) -> Quantity:
+    ends = {k: v * factor for k in ("low", "high") if (v := getattr(q, k)) is not None}
+    return q.model_copy(update={"value": q.value * factor, **ends})

@@ -13,6 +13,8 @@ from pydantic import Field, model_validator
 
 from nvmesim.catalog.engine_profile import CYCLES as CYCLES
 from nvmesim.catalog.engine_profile import FileSection as FileSection
+from nvmesim.catalog.engine_profile import FileSystem as FileSystem
+from nvmesim.catalog.engine_profile import Guest as Guest
 from nvmesim.catalog.engine_profile import RaidEngineProfile as RaidEngineProfile
 from nvmesim.catalog.engine_profile import StackProfile as StackProfile
 from nvmesim.catalog.quantity import Alternative as Alternative

@@ -180,6 +180,9 @@ class Residual(Frozen):
     """Flush after each of its writes: fsync, fdatasync or sync; blank: none."""
     raid: str = ""
     """Array of ``drives`` members that was measured, as "raid0:524288"; blank: single drives."""
+    filesystem: str = "raw"
+    guest: str = "none"
+    """Virtual machine that it was measured in."""
 
     @property
     def depth(self) -> float:

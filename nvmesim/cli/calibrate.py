@@ -30,6 +30,9 @@ Tell = Callable[[str], None]
 @option("--name NAME", "Name of the profile; else that of the file.")
 @option("--captured-on STACK[,LINK[,CPU]]", "The host that measured, as linux-io_uring,'pcie4 "
         "x4','2.4 GHz': its time is subtracted.")  # fmt: skip
+@option("--through paths PATH", "A file system or a guest that captured requests passed, as xfs or "
+        "kvm-virtio; repeatable. A table may say it by row (filesystem, guest).",
+        multiple=True)  # fmt: skip
 @option("--hold-out held_out RULE", "Predict QD=16, BS='64 KiB', OP=randread or JOBS=4 instead of "
         "fitting it; repeatable. Of a trace: LAST=50%; else its last third.",
         multiple=True)  # fmt: skip
@@ -45,8 +48,8 @@ Tell = Callable[[str], None]
 @simulates(report="Write measured against fitted as one HTML page.", verbose=True)
 def calibrate(
     captures: tuple[str, ...], output: Path | None, name: str | None, captured_on: str | None,
-    held_out: tuple[str, ...], is_empirical: bool, is_stack: bool, cpu: str | None,
-    link: str | None, datasheet: str | None, force: bool,
+    paths: tuple[str, ...], held_out: tuple[str, ...], is_empirical: bool, is_stack: bool,
+    cpu: str | None, link: str | None, datasheet: str | None, force: bool,
 ) -> Answer:  # fmt: skip
     """Fit a profile to captures of one drive.
 
@@ -55,6 +58,7 @@ def calibrate(
     rows by more than a third of its IOPS is not written without --force. Ctrl-C ends the search:
     the best so far is written, says so, and the exit code is 130.
     """
+    from nvmesim.calibrate.asked_host import passed
     from nvmesim.calibrate.infer.optimum import stoppable
     from nvmesim.capture.registry import read_captures
 
@@ -67,10 +71,11 @@ def calibrate(
         (not is_stack and (cpu or link),
          f"{'--cpu' if cpu else '--link'} is for --stack; a drive's host goes into --captured-on"),
         (not datasheet and not captures, "name captures of a drive, or --datasheet FILE"),
-        (datasheet and not captures and (captured_on or held_out),
-         "--captured-on and --hold-out are about captures; name them, or leave both out"),
-        (is_empirical and captured_on,
-         "--empirical keeps the host in the samples; leave out --captured-on"),
+        (datasheet and not captures and (captured_on or held_out or paths),
+         "--captured-on, --through and --hold-out are about captures; name them, or leave these "
+         "options out"),
+        (is_empirical and (captured_on or paths),
+         "--empirical keeps the host in the samples; leave out --captured-on and --through"),
         (is_empirical and is_stack,
          "--empirical is for drives; leave out --empirical or --stack"),
         (is_empirical and held_out,
@@ -83,7 +88,7 @@ def calibrate(
     found = None
     if captures:
         with bytes_read("reading captures") as progress:
-            found = read_captures(captures, progress=progress)
+            found = passed(read_captures(captures, progress=progress), paths)
     fit: AnyFit
     ending = "finishing with the best so far"
     with noting_interrupt(ending) as pressed, stoppable(pressed), steps("calibrating") as tell:

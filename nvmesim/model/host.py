@@ -98,10 +98,7 @@ def request_cycles(
         extra += stack.per_write.value
     if not group.threads_are_per_target:
         extra += stack.per_target.value * (len(group.targets) - 1)
-    if group.filesystem in stack.filesystems:
-        extra += stack.filesystems[group.filesystem].value
-    if group.guest in stack.guests:
-        extra += stack.guests[group.guest].value
+    extra += stack.path_cycles(group.filesystem, group.guest)
     away = stack.shared.value * distance.shared
     batch, of_batch = batch_of(stack, group), stack.per_batch.value
     # Submission and completion hold a request's share of a full batch of the stack's, which comes
@@ -248,7 +245,7 @@ class Host:
             section = stack.sections.get(passed)
             if section is None or (section.across and not shared):
                 continue
-            time = section.write if write and section.write is not None else section.read
+            time = section.time(write=write)
             if time.value < 1:
                 continue
             key = (passed, target.kind, target.index, target.part)
@@ -371,6 +368,5 @@ def engine_share(scenario: ResolvedScenario) -> float:
     of_stack, of_engine = sharing_cycles(scenario, most.targets[0], volume)
     own = engine.per_request.value + engine.per_child.value + of_engine
     rest = stack.submit.value + stack.complete.value + of_stack + member_cycles(scenario, volume)
-    filesystem = stack.filesystems.get(most.filesystem)
-    rest += 0.0 if filesystem is None else filesystem.value
+    rest += stack.path_cycles(most.filesystem, most.guest)
     return own / max(1e-9, own + rest)

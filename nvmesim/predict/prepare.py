@@ -100,18 +100,20 @@ def as_captured(scenario: ResolvedScenario) -> ResolvedScenario:
     """*scenario* with what its drives' captures showed of their host.
 
     Its stack has the cycles that they showed, the cheapest's, and threads wait for each request
-    where they did.
+    where they did. What a request takes on one stack of Linux, or of Windows, is so many times as
+    much on another: the processor, its clock and what the kernel does at each call are the same.
     """
-    known = [d.profile.captured for d in scenario.drives if d.profile.captured is not None]
-    stack = scenario.stack
-    known = [c for c in known if c.stack == stack.name]
+    captured = [d.profile.captured for d in scenario.drives if d.profile.captured is not None]
+    stack, (family, _, _) = scenario.stack, scenario.stack.name.partition("-")
+    same = [c for c in captured if c.stack == stack.name]
+    known = same or [c for c in captured if c.stack.partition("-")[0] == family]
     factor = min((c.stack_cycles for c in known), default=1.0)
     if factor != 1.0 and stack.scale == 1.0:
         scenario = scenario.with_cycles(factor)
     pages = [c.stack_per_kib for c in known if c.stack_per_kib is not None]
     if pages:
         scenario = replace(scenario, stack=scenario.stack.with_per_kib(min(pages)))
-    if not any(c.synchronous for c in known):
+    if not any(c.synchronous for c in same):
         return scenario
     groups = [replace(g, outstanding=1, outstanding_per="thread") for g in scenario.workload]
     return replace(scenario, workload=tuple(groups))

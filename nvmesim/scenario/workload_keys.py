@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from nvmesim.catalog.engine_profile import FileSystem, Guest
 from nvmesim.errors import InputError, nearest
 from nvmesim.files import package_tables
 from nvmesim.scenario.fields import BytesPerSecond, Duration, Fraction, Mix, PerSecond, Size, Strict
@@ -117,9 +118,9 @@ class WorkloadSpec(Strict):
     sqthread_poll: bool | None = None
     """True if a thread of the kernel, one for each of the load's, polls for what is submitted
     (SQPOLL of io_uring, fio's sqthread_poll)."""
-    filesystem: Literal["raw", "ntfs", "ext4", "xfs"] = "raw"
+    filesystem: FileSystem = "raw"
     """Between the application and the volume: its cost per request comes on top of the stack's."""
-    guest: Literal["none", "hyper-v", "kvm-virtio", "kvm-vhost", "kvm-passthrough"] = "none"
+    guest: Guest = "none"
     """Virtual machine that the load runs in: its cost per request comes on top of the stack's."""
     interlocked: bool | None = None
     """DiskSpd's ``-si``: the threads of a target share one sequential position."""

@@ -1,13 +1,16 @@
 """Whose time is whose: the host is in the captures once, and in a prediction once."""
 
+from dataclasses import replace
+
 import pytest
 
-from nvmesim.calibrate.asked_host import parse_host
+from nvmesim.calibrate.asked_host import parse_host, passed
 from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import host_of_rows, thread_share, with_full_rows
 from nvmesim.capture.registry import read_captures
+from nvmesim.catalog.profile import FileSection, Quantity
 from nvmesim.errors import CatalogError, FitError, InputError, UnitError
 from tests.calibrate.bench import drive, host, simulated, stack
 
@@ -142,6 +145,68 @@ def test_a_thread_that_outdoes_its_stack_was_full(clock, is_full):
     found = host_of_rows(bench, [row], [])
     assert (thread_share(found, row) > 0.99) == is_full
     assert with_full_rows(found, [row])[0].is_cpu_bound == is_full
+
+
+GUEST = "kvm-virtio"
+
+
+def of_a_guest(section_us=None):
+    """A host whose guests pay 20 us of a thread, and pass a thread of the host's one by one."""
+    made = stack(interrupt=0.0, wakeup=0.0).model_copy(
+        update={"guests": {GUEST: Quantity(value=50_000.0)}}
+    )
+    if section_us is not None:
+        section = FileSection(read=Quantity(value=section_us * 1e6), across=False)
+        made = made.model_copy(update={"sections": {GUEST: section}})
+    return host(made)
+
+
+def in_guest(point, on):
+    """*point* as it is measured in a guest of *on*."""
+    asked = replace(point, guest=GUEST)
+    answer = measure(drive(), on, asked, requests=60_000)
+    return replace(asked, iops=answer.iops, mean_s=answer.mean_s)
+
+
+def test_rows_of_a_guest_tell_the_drive_behind_it():
+    on = of_a_guest()
+    rows = [in_guest(Point("", 1.0, True, 4096, 2, d, 1.0, None), on) for d in (1, 2)]
+    bare = Point("", 1.0, True, 4096, 2, 2, 1.0, None)
+    real = measure(drive(), on, bare, requests=60_000).iops
+    found = fit_drive(rows, host=on, captured_on="truth").profile
+    assert measure(found, on, bare, requests=60_000).iops == pytest.approx(real, rel=0.05)
+    unsaid = [replace(p, guest="none") for p in rows]  # then the guest's time is the drive's
+    found = fit_drive(unsaid, host=on, captured_on="truth").profile
+    assert measure(found, on, bare, requests=60_000).iops < 0.9 * real
+
+
+@pytest.mark.parametrize("section_us", [4.0, 1.0])
+def test_a_row_that_outdoes_the_thread_of_a_virtual_disk_tells_its_cycles(section_us):
+    """500k/s pass in 2 us at most; threads have room."""
+    on = of_a_guest(section_us)
+    row = Point("", 1.0, True, 4096, 64, 8, 5e5, None, guest=GUEST)
+    found = host_of_rows(on, [row], []).stack
+    served = found.sections[GUEST].read.value / 1e6
+    if section_us > 2:
+        assert served == pytest.approx(2.0)
+        assert found.guests[GUEST].value / 50_000 == pytest.approx(served / section_us)
+    else:
+        assert served == section_us
+
+
+def test_a_path_that_captures_do_not_say(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        "op,block_size,jobs,iodepth,iops,filesystem\n"
+        "randread,4k,1,1,12500,\nrandread,4k,1,8,95000,raw\n"
+    )
+    captures = read_captures([str(path)])
+    found = [m.conditions for m in passed(captures, ["xfs", GUEST]).measurements]
+    assert [(c.filesystem, c.guest) for c in found] == [("xfs", GUEST), ("raw", GUEST)]
+    assert passed(captures, []) is captures
+    for wrong in (["zfs"], ["xfs", "ext4"], ["raw"]):
+        with pytest.raises(InputError, match="name one file system and one guest"):
+            passed(captures, wrong)
 
 
 def of_engine(tmp_path, engine, cpu_us=""):

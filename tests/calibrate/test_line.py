@@ -43,6 +43,22 @@ def test_large_writes_tell_the_bandwidth_that_stops_small_ones(consumer, size, j
     assert predicted(consumer, row(size, jobs, iops)) == pytest.approx(iops, rel=0.08)
 
 
+def test_a_bandwidth_of_writes_is_not_the_drain_of_their_buffer():
+    """By one depth: latency and bandwidth meet both rows, and large writes beyond them."""
+    rows = [row(4 * K, 4, 138e3), row(128 * K, 4, 16.2e3)]
+    fit = fit_drive(rows)
+    assert [predicted(fit, p) for p in rows] == pytest.approx([p.iops for p in rows], rel=0.01)
+    deep = Point("", 0.0, False, 128 * K, 8, 8, 1.0, None)
+    assert predicted(fit, deep) == pytest.approx(16.2e3, rel=0.02)
+
+
+def test_repeats_of_one_load_tell_no_bandwidth():
+    """On two file systems, a fifth apart: flash stays a bank of dies, which reads ahead."""
+    one = Point("", 1.0, True, 4096, 1, 1, 16.7e3, None, filesystem="ext4")
+    fit = fit_drive([one, replace(one, iops=13.8e3, filesystem="xfs")])
+    assert not any("a latency and a bandwidth" in text for text in fit.warnings)
+
+
 def ceilings(fit):
     """float64[n_draws]: most small writes/s, in units of the fitted profile's."""
     joint = fit.profile.joint

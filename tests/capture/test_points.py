@@ -182,11 +182,11 @@ def test_tables_that_cannot_be(text: str, found: str, tmp_path: Path) -> None:
 
 
 LOADS = """name,op,block_size,jobs,drives,iops,rate,arrivals,limit,sync,raid,cpu_us,beside,\
-device_times
-load,randwrite,4k,6,1,5000,5000,poisson,384,,,,,
-probe,randrw:50,4k,1,1,10000,10000,fixed,64,,,,load,
-,randwrite,16k,4,2,23949,,,,,raid0:512 KiB,15.4,,
-,randwrite,16k,1,1,2100,,,,fdatasync,,25,,1
+device_times,filesystem,guest
+load,randwrite,4k,6,1,5000,5000,poisson,384,,,,,,,
+probe,randrw:50,4k,1,1,10000,10000,fixed,64,,,,load,,raw,none
+,randwrite,16k,4,2,23949,,,,,raid0:512 KiB,15.4,,,xfs,
+,randwrite,16k,1,1,2100,,,,fdatasync,,25,,1,EXT4,kvm-virtio
 """
 
 
@@ -196,6 +196,8 @@ def test_a_row_states_its_load(tmp_path: Path) -> None:
     assert (probe.beside, probe.arrivals) == ("load", "fixed")
     assert (array.raid, array.targets) == ("raid0:524288", 2)
     assert (synced.sync, synced.device_times, synced.raid) == ("fdatasync", True, None)
+    paths = [(c.filesystem, c.guest) for c in (first, probe, array, synced)]
+    assert paths == [(None, None), ("raw", "none"), ("xfs", None), ("ext4", "kvm-virtio")]
     uses = [m.cpu and m.cpu.total_pct for m in read_text(LOADS, tmp_path).measurements]
     assert uses == [None, None, pytest.approx(23949 * 15.4e-4), pytest.approx(2100 * 25e-4)]
 
@@ -203,7 +205,7 @@ def test_a_row_states_its_load(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "cell"),
     [("arrivals", "often"), ("sync", "always"), ("raid", "raid9"), ("raid", "raid0:x"),
-     ("polled", "yes"), ("device_times", "2")],
+     ("polled", "yes"), ("device_times", "2"), ("filesystem", "zfs"), ("guest", "xen")],
 )  # fmt: skip
 def test_a_load_that_is_not_known_names_its_column(tmp_path: Path, column: str, cell: str) -> None:
     said = refused(f"op,block_size,iops,{column}\nrandread,4k,1000,{cell}\n", tmp_path)

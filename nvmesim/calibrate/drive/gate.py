@@ -110,7 +110,7 @@ def residual(j: Judged, *, is_beside: bool = False) -> Residual:
         p99_9=logarithm("p99.9_s"), cpu=logarithm("cpu_s"),
         noise=round(p.noise, 4) or None, held_out=p.held_out or not (j.used or is_beside),
         stated=is_beside,
-        sync=p.sync, raid=p.raid,
+        sync=p.sync, raid=p.raid, filesystem=p.filesystem, guest=p.guest,
     )  # fmt: skip
 
 

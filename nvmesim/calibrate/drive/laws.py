@@ -133,7 +133,8 @@ def shared_limit(point: Point, points: Sequence[Point]) -> Point | None:
     if point.raid or point.targets == 1:
         return None
     for q in points:
-        if (q.op, q.block_size, q.raid, q.sync) != (point.op, point.block_size, "", point.sync):
+        own = (point.op, point.block_size, "", point.sync, point.path)
+        if (q.op, q.block_size, q.raid, q.sync, q.path) != own:
             continue
         each = q.iops / q.targets
         if q.targets >= point.targets or point.iops / point.targets > SLOWER * each:

@@ -192,7 +192,7 @@ DEEP: Final = 8
 """Requests in flight that a thread was asked for, from which on that says something. Assumed."""
 
 _like: Final = attrgetter(
-    "read_fraction", "random", "block_size", "jobs", "targets", "raid", "sync"
+    "read_fraction", "random", "block_size", "jobs", "targets", "raid", "sync", "path"
 )  # fmt: skip
 WAITING_BYTES: Final = 16 << 10
 """Bytes of a request up to which flash does several in the time of one."""

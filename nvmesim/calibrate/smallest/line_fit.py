@@ -61,6 +61,9 @@ APART: Final = 64
 requests' bytes move at once. Assumed: enough that its bandwidth limits first."""
 DIES: Final = 128
 """Dies of a drive that shows none: enough that two requests hardly meet."""
+DRAIN: Final = 1.3
+"""Bytes/s that a write buffer drains at least, in units of the rows': what they wait for must
+be the bandwidth that is fitted to them. Assumed: the drain is busy for three quarters of a row."""
 Kind = Literal["plain", "cap", "batch"]
 KEYS: Final[dict[tuple[str, Kind], dict[str, tuple[str, ...]]]] = {
     **{("reads", kind): {
@@ -320,7 +323,7 @@ def _maker(
             return _with_reads(profile, at["latency"], at["rate"], large, at.get("transfer"))
         profile = with_numbers(profile, {"write.unit": small})
         limit: Literal["drain", "controller"] = "controller" if is_capped else "drain"
-        rate = at["rate"] if is_capped else max(at["rate"], 1.02 * busiest / small)
+        rate = at["rate"] if is_capped else max(at["rate"], DRAIN * busiest / small)
         drive = with_writes(profile, at["latency"], 0.15, rate, limit)
         if is_capped:  # the drain of its programs must not limit bytes either
             drain = max(20 * at["rate"], OPEN * busiest / small)
@@ -372,7 +375,8 @@ def smaller(
 ) -> Explanation:  # fmt: skip
     """*best*, or what explains *reads* and *writes* with fewer numbers, and the *rest* no worse."""
     for points, others in ((reads, writes), (writes, reads)):
-        if len(points) < 2 or best.profile.rounds is not None:
+        loads = {(p.block_size, p.jobs, p.iodepth, p.targets) for p in points}
+        if len(loads) < 2 or best.profile.rounds is not None:
             continue
         off = [_off(best.profile, host, p) for p in points]
         if not _is_asked(points, off):

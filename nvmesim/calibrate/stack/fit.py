@@ -200,7 +200,7 @@ def fit_stack(
     points, said = with_full_threads(hold_out(points, held_out))
     notes += said
     used = [p for p in points if p.cpu_s and not p.held_out and p.read_fraction == 1]
-    kinds = {(p.block_size, p.polled, p.raid, p.sync) for p in used}
+    kinds = {(p.block_size, p.polled, p.raid, p.sync, p.path) for p in used}
     if len({p.outstanding for p in used}) < 2 or len(kinds) > 1 or used[0].polled:
         bare = BenchHost(get("stack", "linux-io_uring"), ghz, parse_link(link), cpu=cpu)
         return _scaled(points, bare, name, notes, tell)

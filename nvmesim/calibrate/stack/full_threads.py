@@ -16,10 +16,10 @@ MORE: Final = 1.25
 """What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
 LARGE: Final = 32 << 10
 """Bytes from which on links and memory may be what many drives wait for. Assumed."""
-_load: Final = attrgetter("read_fraction", "random", "block_size", "sync")
+_load: Final = attrgetter("read_fraction", "random", "block_size", "sync", "path")
 """What a drive is asked in a row"""
 _kind: Final = attrgetter("read_fraction", "random", "block_size", "iodepth", "targets",
-                          "own_targets", "sync", "raid", "polled")  # fmt: skip
+                          "own_targets", "sync", "raid", "path", "polled")  # fmt: skip
 """Key of rows that differ in threads alone"""
 ROOM: Final = 1.25
 """Requests in flight in units of what the IOPS need of a NAND drive: fewer may be the limit."""

@@ -24,6 +24,7 @@ from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.stack.full_threads import does_less_of_each, with_full_threads
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import CYCLES, DriveProfile, Quantity, StackProfile
+from nvmesim.units import PS_PER_S
 
 BATCHED_S: Final = 0.4e-6
 """CPU time of a polled request below which it was submitted in batches. Source: tuned batches take
@@ -136,7 +137,7 @@ def _base(rows: Sequence[Point]) -> StackProfile:
 
 def thread_cycles(base: StackProfile, p: Point) -> float:
     """Cycles of one request by *base*, as the load of *p* makes it pay them; none of md."""
-    total = base.submit.value + base.complete.value
+    total = base.submit.value + base.complete.value + base.path_cycles(*p.path)
     if not base.polled:
         total += base.interrupt.value
         if p.iodepth <= ASLEEP:
@@ -235,9 +236,8 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         return _scaled(host, factor, found, notes)
     small = [p for p in rows if p.cpu_s and p.block_size < LARGE and not (p.raid or p.sync)]
     known = [(p.cpu_s or 0.0) * hz / thread_cycles(stack, p) for p in small]
-    own = stack.submit.value + stack.complete.value
-    top = max(rows, key=lambda p: p.iops / p.jobs, default=None)
-    asked = own * top.iops / top.jobs / hz if top is not None else 0.0
+    top = max(rows, key=lambda p: _share_asked(host, p), default=None)
+    asked = _share_asked(host, top) if top is not None else 0.0
     found = f"CPU figures tell another time than {stack.name} at {host.ghz:g} GHz takes"
     if top in small and top is not None and top.is_cpu_bound:
         factor = known[small.index(top)]
@@ -260,7 +260,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
     if asked > POSSIBLE:
         found = (
             f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
-            f"{host.ghz:g} GHz does {hz / own:,.0f} at most"
+            f"{host.ghz:g} GHz does {top.iops / top.jobs / asked:,.0f} at most"
         )
     return _scaled(host, factor, found, notes)
 
@@ -283,6 +283,20 @@ def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
     per_kib = round(max(0.0, float(np.mean(each))), 1)
     left = 1 - min(per_kib * kib / thread_cycles(host.stack, large[0]), POSSIBLE) if small else 1.0
     return replace(host, stack=host.stack.with_cycles(left).with_per_kib(per_kib))
+
+
+def _share_asked(host: BenchHost, point: Point) -> float:
+    """Rate of *point* in units of what *host* does if threads sleep never, and nothing interrupts.
+
+    Its threads stop it, or the one of the host that serves a virtual disk.
+    """
+    stack = host.stack
+    own = stack.submit.value + stack.complete.value + stack.path_cycles(*point.path)
+    section, served_s = stack.sections.get(point.guest), 0.0
+    if section is not None:
+        time = section.time(write=point.read_fraction < 0.5)
+        served_s = time.value / PS_PER_S / section.threads / point.targets
+    return point.iops * max(own / (host.ghz * 1e9) / point.jobs, served_s)
 
 
 def _outdoes(host: BenchHost, point: Point) -> bool:

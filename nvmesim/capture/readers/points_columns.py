@@ -1,16 +1,17 @@
 """The columns of a table of points: their names, how people spell them, and what a cell says."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from operator import eq
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from nvmesim.capture.capture import Access
 from nvmesim.capture.checked_numbers import MAX_LATENCY_S, MAX_RATE, checked
 from nvmesim.capture.text import Source, shown
+from nvmesim.catalog.engine_profile import FileSystem, Guest
 from nvmesim.errors import CaptureError, UnitError, nearest
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.loads.fio_options import FioOptions, parse_bytes
@@ -163,6 +164,11 @@ def _raid(cell: Cell) -> str | None:
     return f"{level}:{_size(cell, chunk)}" if chunk.strip() else level
 
 
+def _path(cell: Cell, known: Sequence[str]) -> str:
+    """File system or guest of the measured requests, of those that scenarios can name."""
+    return _choice(cell, *known)
+
+
 def _operation(cell: Cell) -> Operation:
     text = cell.text.lower()
     plain = re.sub(r"^seq(uential)?|[ _-]", "", re.sub(r"^(random|rnd)", "rand", text))
@@ -195,6 +201,8 @@ _PLAIN: Final[dict[str, Callable[[Cell], Any]]] = {
     "duration_s": partial(_number, most=MAX_LATENCY_S, units={"s": 1.0}),
     "iops": _iops,
     "op": _operation,
+    "filesystem": partial(_path, known=get_args(FileSystem)),
+    "guest": partial(_path, known=get_args(Guest)),
     "raid": _raid,
     "rate": partial(_number, most=MAX_RATE, units=_RATES),
     "sync": lambda cell: _choice(cell, "fsync", "fdatasync", "sync"),

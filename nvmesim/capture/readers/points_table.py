@@ -187,6 +187,8 @@ def _measurement(row: _Row) -> Measurement:
         most_outstanding=get("limit"),
         sync=get("sync"),
         raid=get("raid"),
+        filesystem=get("filesystem"),
+        guest=get("guest"),
         beside=get("beside"),
         device_times=get("device_times", False),
     )

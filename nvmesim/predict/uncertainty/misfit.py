@@ -55,6 +55,8 @@ class Where:
     drives_per_thread: float
     sequential: bool = False
     sync: str = ""
+    path: tuple[str, str] = ("raw", "none")
+    """File system and guest."""
 
     def point(self) -> tuple[float, ...]:
         """Coordinates in units of `LENGTHS`."""
@@ -97,6 +99,7 @@ def of_profile(profile: DriveProfile, where: Where, figure: str = "iops") -> Mis
     field = FIGURES.get(figure, "")
     kept = [r for r in profile.residuals if getattr(r, field, None) is not None and not r.stated]
     alike = [r for r in kept if (r.sequential, r.sync) == (where.sequential, where.sync)]
+    alike = [r for r in alike if (r.filesystem, r.guest) == where.path] or alike
     if alike:
         return _process(alike, field, where)
     plain = [r for r in kept if not r.sequential and not r.sync]
@@ -124,7 +127,7 @@ def _places(scenario: ResolvedScenario) -> Iterator[Where]:
         yield Where(
             g.read, g.mean_size, (1 if g.is_open else g.in_flight) / max(1, drives),
             float(drives) if is_shared else 1.0, g.access == "sequential",
-            "sync" if g.write_through else flush,
+            "sync" if g.write_through else flush, (g.filesystem, g.guest),
         )  # fmt: skip
 
 
