@@ -36,6 +36,8 @@ MEMORY = "general knowledge of the data sheet, not read"
 DRAWS = 16
 """Joint draws that an entry keeps."""
 DIGITS = 4
+REPEATS = 0.02
+"""Half the width of what was measured once. Assumed: saturated rates repeat within it."""
 WHOLE = ("buffer", "capacity", "unit")
 """Sizes, which are not rounded."""
 MARK = "calibration/parts/generate.py"
@@ -75,6 +77,14 @@ def drive_of(row: Mapping[str, str]) -> DriveProfile:
     if unit := re.search(r"([0-9]+ KiB) \(indirection unit\)", row["note"]):  # less is read first
         size = Quantity(value=float(parse_size(unit[1])), basis="datasheet", source=source)
         update["write"] = profile.write.model_copy(update={"unit": size})
+    if small := re.search(r"([0-9.]+) M reads of 512 B, ([^;]+)", row["note"]):
+        # the channel, not the controller, stops those of 4 KiB
+        rate = 1e6 * float(small[1])
+        update["commands"] = Quantity(
+            value=rate, low=(1 - REPEATS) * rate, high=(1 + REPEATS) * rate, basis="measured",
+            source=small[2],
+        )  # fmt: skip
+        update["untold"] = {k: v for k, v in profile.untold.items() if k != "commands"}
     if profile.joint is not None:
         factors = profile.joint.factors[:: max(1, len(profile.joint.factors) // DRAWS)]
         update["joint"] = profile.joint.model_copy(update={"factors": factors[:DRAWS]})

@@ -195,13 +195,17 @@ def sheet_of(profile: DriveProfile) -> Sheet:
     read, write, dies = profile.read, profile.write, profile.dies.value
     drain = dies / write.program.value * 1e12
     figures = {
-        "random_read": min(profile.commands.value, dies / read.die.value * 1e12),
+        "random_read": min(
+            profile.commands.value,
+            dies / read.die.value * 1e12,
+            profile.channels.value / max(read.channel.value, 1.0) * 1e12,
+        ),
         "random_write": min(write.commands.value, drain) if write.commands else drain,
         "sequential_read": profile.read_bandwidth.value,
         "sequential_write": profile.write_bandwidth.value,
     }
     for key, part in (("read_latency", read.base), ("write_latency", write.base)):
-        if part.basis != "assumed":
+        if part.source or part.basis != "assumed":
             figures[key] = (part.value + (read.die.value if part is read.base else 0.0)) / 1e12
     texts = {"name": profile.name, "model": profile.model, "source": f"catalog, {profile.name}"}
     return Sheet(Path(profile.name), figures, profile.capacity.value, profile.link, texts)

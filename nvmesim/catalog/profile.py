@@ -149,6 +149,11 @@ class ReadSide(Frozen):
     stream_commands: Number | None = None
     """Reads per second of what was read ahead, at most, where that is less than of random ones."""
 
+    @property
+    def is_flash(self) -> bool:
+        """True if a lone read takes what flash takes."""
+        return self.base.value + self.die.value > FLASH_PS
+
     def large_ps(self, n_bytes: int) -> float:
         """Part of `large` that a random read of *n_bytes* takes beside its channel's time, ps.
 
@@ -381,9 +386,8 @@ class DriveProfile(Frozen):
         So flash does: mixes of 4 KiB of 16 drives, 14 of `calibration` and two data sheets' (P3600,
         CM7), do 0.18 to 1.1 times that, half of them 0.84 to 1.0 times.
         """
-        r, w = self.read, self.write
-        is_flash = r.base.value + r.die.value > FLASH_PS
-        return is_flash and not (self.sorts or w.through or w.collection is not None)
+        w = self.write
+        return self.read.is_flash and not (self.sorts or w.through or w.collection is not None)
 
     @property
     def serial_ps(self) -> float:

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from nvmesim.catalog.links import command_time_ps
-from nvmesim.catalog.profile import FLASH_PS, Collection, DriveProfile
+from nvmesim.catalog.profile import Collection, DriveProfile
 from nvmesim.errors import ScenarioError
 from nvmesim.model.empirical import EmpiricalLatency
 from nvmesim.model.path import AS_ONE
@@ -169,8 +169,7 @@ class DriveModel:
                 self._down = b.station(f"{name} port down", Kind.FIFO)
         if not writes:
             return
-        lone = self.profile.read.base.value + self.profile.read.die.value
-        if mixed and lone > FLASH_PS and self.profile.read.engines is None:
+        if mixed and self.profile.read.is_flash and self.profile.read.engines is None:
             self._write_data = self._read_data
         else:
             self._write_data = self._named("write data", "drive", resource="write_bandwidth")
@@ -276,7 +275,8 @@ class DriveModel:
         if p.read.engines is not None and not is_one:
             return [*first, *self._streamed(n, n_bytes)]
         way = self._out(n_bytes, p.serial_ps if n_bytes > UNIT else 0.0)
-        return [*first, *self._media(n, min(unit, max(4096, n_bytes))), *way]
+        least = UNIT if p.read.is_flash else SECTOR  # flash moves whole pages
+        return [*first, *self._media(n, min(unit, max(least, n_bytes))), *way]
 
     def _out(self, n_bytes: int, command_ps: float = 0.0) -> list[Row]:
         """Read data through the controller, which a command holds besides, and the port."""

@@ -326,6 +326,22 @@ def test_flash_reads_and_writes_large_requests_by_turns(drive, least, most):
     assert least < mixed * (1 / reads + 1 / writes) / 2 < most
 
 
+@pytest.mark.parametrize(("die", "times"), [("2 us", 8.0), ("60 us", 1.0)])
+def test_flash_moves_whole_pages_and_phase_change_what_is_asked(die, times):
+    """Where the channels stop reads, those of 512 B are as many, or eight times as many."""
+    read = {"base": "1 us", "die": die, "channel": "4 us", "unit": "4 KiB", "serial": 0}
+    drive = {"extends": "intel-p5800x", "read": read, "channels": 2, "dies": 512}
+    rates = [
+        simulate(scenario_from_dict(one_server(
+            drive, [{"block_size": size, "read": 1.0, "threads": 8, "outstanding": 64}],
+            cpu="epyc-9654", stack="spdk",
+        )), requests=30_000, reliefs=False, certainty=False).total.iops.value
+        for size in ("4 KiB", "512 B")
+    ]  # fmt: skip
+    assert rates[0] == pytest.approx(2 / 4e-6, rel=0.02)
+    assert rates[1] == pytest.approx(times * rates[0], rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("mib", "depth", "least"), [(1, 8, 0.75), (4, 2, 0.65), (4, 8, 0.75), (16, 2, 0.5)]
 )

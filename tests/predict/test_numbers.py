@@ -194,6 +194,12 @@ LEFT = {
         100e3, {"depth": 16, "drives": 4}, 100e3 / (LOST[True] * LONE), None,
     ),
     "below a deeper row": (250e3, {"rows": [row(32, DEEP)]}, None, FASTER * DEEP / 250e3),
+    "more threads than one that may be full": (
+        250e3, {"rows": [row(32, DEEP)], "threads_total": 4}, None, FASTER * 4 * DEEP / 250e3,
+    ),
+    "more threads than one that was not": (
+        20e3, {"rows": [row(4, LONE)], "threads_total": 4, "depth": 1}, None, FASTER * LONE / 20e3,
+    ),
     # rows that contradict it do not cut it, and some room is left always
     "less than a row": (1e3, {}, math.inf, None),
     "more than a row": (10 * FASTER * 8 * LONE, {}, None, math.inf),

@@ -26,6 +26,8 @@ FASTER: Final = 1.5
 its wake-up, a third of a lone cached write."""
 LEAST: Final = 0.1
 """Room that is left on each side, of the logarithm."""
+QUEUED: Final = 8
+"""Requests in flight of a thread from which on it may be full."""
 SAME_SIZE: Final = 1.1
 SAME_SHARE: Final = 0.05
 SECTOR: Final = 4096
@@ -77,10 +79,15 @@ def _least(
 def _most(
     rows: list[Residual], group: WorkloadGroup, scenario: ResolvedScenario
 ) -> Iterator[float]:
-    """Yield rates that are not exceeded, requests/s: a row's, times how much more is in flight."""
-    drives = len(scenario.drives)
+    """Yield rates that are not exceeded, requests/s: a row's, times how much more is in flight.
+
+    Or times the threads, where its own may have been what its requests waited for.
+    """
+    drives, threads = len(scenario.drives), group.n_threads
     for row in rows:
+        may_be_full = row.outstanding >= QUEUED
+        busier = max(1.0, threads / row.threads) if may_be_full else 1.0
         is_part = row.read < 1 and row.block_size < SECTOR <= group.mean_size  # it is read before
         if row.block_size <= SAME_SIZE * group.mean_size and not is_part:
             deeper = max(1.0, group.in_flight / drives / row.depth)
-            yield FASTER * (row.measured or 0.0) / row.drives * drives * deeper
+            yield FASTER * (row.measured or 0.0) / row.drives * drives * max(deeper, busier)
