@@ -171,14 +171,15 @@ def test_a_prediction_tells_how_far_its_drives_are_from_their_rows():
 
 
 @pytest.mark.parametrize(
-    ("threads", "stack", "fitted"),
-    [(2, "plain", 1), (1, "plain", 0), (2, "linux-libaio", 0)],
-)
-def test_a_load_that_was_fitted_is_as_sure_as_its_row(threads, stack, fitted):
-    """Asked: two threads of eight each; the row is of so many threads, captured on that stack."""
+    ("threads", "stack", "path", "fitted"),
+    [(2, "plain", {}, 1), (1, "plain", {}, 0), (2, "linux-libaio", {}, 0),
+     (2, "plain", {"filesystem": "xfs"}, 0)],
+)  # fmt: skip
+def test_a_load_that_was_fitted_is_as_sure_as_its_row(threads, stack, path, fitted):
+    """Asked: two threads of eight each, raw; the row is of so many, captured on that stack."""
     alone = simulate(scenario(drives=1, outstanding=8, threads=2), reliefs=False)
     row = {"read": 1.0, "block_size": 4096, "threads": threads, "outstanding": 8, "iops": 0.0,
-           "measured": alone.total.iops.value}  # fmt: skip
+           "measured": alone.total.iops.value, **path}  # fmt: skip
     drive = {"residuals": [row], "captured": {"stack": stack, "depths": [8 * threads]}}
     one = scenario(drives=1, outstanding=8, threads=2, drive=drive)
     found = simulate(one, reliefs=False).certainty

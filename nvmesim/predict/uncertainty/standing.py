@@ -319,16 +319,17 @@ def _was_fitted(scenario: ResolvedScenario) -> bool:
         return False
     profile = next(iter(profiles.values()))
     captured = profile.captured
-    if captured is None or captured.stack != scenario.stack.name or group.guest != "none":
+    if captured is None or captured.stack != scenario.stack.name:
         return False
-    if group.filesystem != "raw" or group.rate_limit or group.sync_every or group.write_through:
+    if group.rate_limit or group.sync_every or group.write_through:
         return False
     load = (
         group.read, group.mean_size, group.access == "sequential", len(scenario.drives),
-        group.outstanding, group.in_flight,
+        group.outstanding, group.in_flight, group.filesystem, group.guest,
     )  # fmt: skip
     return any(
-        (r.read, r.block_size, r.sequential, r.drives, r.outstanding, r.threads * r.outstanding)
+        (r.read, r.block_size, r.sequential, r.drives, r.outstanding, r.threads * r.outstanding,
+         r.filesystem, r.guest)
         == load and not (r.held_out or r.stated or r.sync or r.raid)
         for r in profile.residuals
     )  # fmt: skip
