@@ -312,7 +312,7 @@ def known(result: Result) -> b.Fold:
         rows = [[says, *(w if "/" in w else f"±{w}" for w in widths[part])]
                 for part, says in parts.items()]  # fmt: skip
         heads.insert(0, "95 % interval, by where it is from")
-        notes = ["the parts add up as squares"]
+        notes = ["their logarithms add up as squares"]
         blocks.append(b.table("Parts of the intervals", heads, rows, notes=notes))
     else:
         blocks.append(b.Line("Intervals are those of the simulation alone.", "soft"))

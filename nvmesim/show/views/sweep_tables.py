@@ -33,7 +33,7 @@ def sweep_blocks(frame: pl.DataFrame, keys: Sequence[str], *, asked: str = "") -
     axes = {key: frame[key].unique(maintain_order=True).to_list() for key in keys}
     sizes = sorted(len(values) for values in axes.values())
     rows = frame.to_dicts()
-    parts: list[Block] = [Line(f"asked: {asked}", "soft")] if asked else []
+    parts: list[Block] = [Line(_load_line(asked, keys), "soft")] if asked else []
     if len(keys) == 1 and sizes[0] <= MOST_ROWS:
         parts.append(points(rows, keys))
     elif len(keys) == 2 and sizes[0] <= MOST_COLUMNS and sizes[1] <= MOST_ROWS:
@@ -49,6 +49,11 @@ def sweep_blocks(frame: pl.DataFrame, keys: Sequence[str], *, asked: str = "") -
     return [*parts, Warnings(tuple(impossible(frame, keys)))]
 
 
+def _load_line(asked: str, keys: Sequence[str]) -> str:
+    changed = any(key.startswith("workload") for key in keys)
+    return f"asked, apart from what is swept: {asked}" if changed else f"asked: {asked}"
+
+
 def sweep_page(
     frame: pl.DataFrame, keys: Sequence[str], *, title: str, asked: str = "",
     changes: Sequence[str] = (),
@@ -60,7 +65,7 @@ def sweep_page(
     left = len(frame) - PAGE_ROWS
     found = points(frame.head(PAGE_ROWS).to_dicts(), keys)
     more = [Line(f"{left:,} more are in the file.")] if left > 0 else []
-    lines = [f"asked: {asked}"] if asked else []
+    lines = [_load_line(asked, keys)] if asked else []
     lines += [f"{plural(len(frame), 'point')} over {over}", *(f"with {c}" for c in changes)]
     return document(f"{title} · nvmesim sweep", [
         Line(title, "title"), *(Line(line, "soft") for line in lines),
