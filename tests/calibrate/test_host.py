@@ -194,6 +194,21 @@ def test_a_row_that_outdoes_the_thread_of_a_virtual_disk_tells_its_cycles(sectio
         assert served == section_us
 
 
+@pytest.mark.parametrize(("guest", "is_full"), [(GUEST, True), ("none", False)])
+def test_a_guest_near_what_its_virtual_disk_serves_shows_no_ceiling_of_the_drive(guest, is_full):
+    """One IOThread serves 250k/s, more or less; four vCPUs did 190k. Then two do 1.9 times that."""
+    bench = parse_host("linux-libaio,pcie3 x4").host
+    row = Point("", 1.0, True, 4096, 4, 64, 190e3, None, guest=guest)
+    fit = fit_drive([row], host=bench, captured_on="linux-libaio, pcie3 x4")
+    served = bench.stack.sections[GUEST]
+    assert (fit.profile.captured.stack_cycles > 1.2) == is_full
+    bare = measure(fit.profile, bench, replace(row, guest="none", jobs=8), requests=60_000)
+    assert (bare.iops > 1.5 * row.iops) == is_full
+    assert not is_full or fit.profile.captured.stack_cycles == pytest.approx(
+        1e12 / (served.read.value * row.iops), rel=0.01
+    )
+
+
 def test_a_path_that_captures_do_not_say(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text(

@@ -229,11 +229,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         factor = 1 / thread_share(host, shown)
         if abs(math.log(factor)) < ERROR:
             return host
-        found = (
-            f"{shown.name}: {why}, so its threads are taken to be full: a request takes "
-            f"{1e6 * shown.jobs / shown.iops:.3g} us of one"
-        )
-        return _scaled(host, factor, found, notes)
+        return _scaled(host, factor, _full_because(host, shown, why), notes)
     small = [p for p in rows if p.cpu_s and p.block_size < LARGE and not (p.raid or p.sync)]
     known = [(p.cpu_s or 0.0) * hz / thread_cycles(stack, p) for p in small]
     top = max(rows, key=lambda p: _share_asked(host, p), default=None)
@@ -250,10 +246,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
             busy = top
         if busy is not None:
             factor = 1 / thread_share(host, busy)
-            found = (
-                f"{busy.name}: reads and writes do the same, so its threads are taken to be full: "
-                f"a request takes {1e6 * busy.jobs / busy.iops:.3g} us of one"
-            )
+            found = _full_because(host, busy, "reads and writes do the same")
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
         return host
     factor = min(factor, 1 / asked)
@@ -263,6 +256,16 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
             f"{host.ghz:g} GHz does {top.iops / top.jobs / asked:,.0f} at most"
         )
     return _scaled(host, factor, found, notes)
+
+
+def _full_because(host: BenchHost, point: Point, why: str) -> str:
+    whose, each_s = "its threads are", point.jobs / point.iops
+    if thread_share(host, point) == served_share(host, point):
+        whose, each_s = "the host's thread of its virtual disk is", point.targets / point.iops
+    return (
+        f"{point.name}: {why}, so {whose} taken to be full: a request takes {1e6 * each_s:.3g} us "
+        "of one"
+    )
 
 
 def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
@@ -292,11 +295,17 @@ def _share_asked(host: BenchHost, point: Point) -> float:
     """
     stack = host.stack
     own = stack.submit.value + stack.complete.value + stack.path_cycles(*point.path)
-    section, served_s = stack.sections.get(point.guest), 0.0
-    if section is not None:
-        time = section.time(write=point.read_fraction < 0.5)
-        served_s = time.value / PS_PER_S / section.threads / point.targets
-    return point.iops * max(own / (host.ghz * 1e9) / point.jobs, served_s)
+    share = own * point.iops / point.jobs / (host.ghz * 1e9)
+    return max(share, served_share(host, point))
+
+
+def served_share(host: BenchHost, point: Point) -> float:
+    """Rate of *point* in units of what the host's thread behind a virtual disk serves; 0: none."""
+    section = host.stack.sections.get(point.guest)
+    if section is None:
+        return 0.0
+    each_s = section.time(write=point.read_fraction < 0.5).value / PS_PER_S / section.threads
+    return point.iops / point.targets * each_s
 
 
 def _outdoes(host: BenchHost, point: Point) -> bool:
@@ -308,13 +317,29 @@ def _outdoes(host: BenchHost, point: Point) -> bool:
     if _waits(point):
         return True
     is_stated = host.clock_sd < GHZ_SD
-    spare = _beyond(math.log(thread_share(host, point)) / host.clock_sd)
+    spare = _beyond(math.log(thread_share(host, point)) / share_sd(host, point))
     return is_stated and may_be_full(point) and host.link.kind == "pcie" and spare < RARE
 
 
 def thread_share(host: BenchHost, point: Point) -> float:
-    """Rate of a thread of *point* in units of what one of *host* does when full."""
-    return thread_cycles(host.stack, point) * point.iops / point.jobs / (FULL * host.ghz * 1e9)
+    """Rate of a thread of *point* in units of what one of *host* does when full.
+
+    Or of the thread that serves the virtual disk of a guest, if that is nearer to full.
+    """
+    own = thread_cycles(host.stack, point) * point.iops / point.jobs / (FULL * host.ghz * 1e9)
+    return max(own, served_share(host, point))
+
+
+def share_sd(host: BenchHost, point: Point) -> float:
+    """Standard deviation of the logarithm of `thread_share`: of the clock, and of a section."""
+    section = host.stack.sections.get(point.guest)
+    if section is None or thread_share(host, point) > served_share(host, point):
+        return host.clock_sd
+    time = section.time(write=point.read_fraction < 0.5)
+    known = 0.0
+    if time.low and time.high:
+        known = math.log(time.high / time.low) / (2 * 1.96)
+    return math.hypot(host.clock_sd, known)
 
 
 def threads_full(host: BenchHost, point: Point) -> float:
@@ -325,8 +350,9 @@ def threads_full(host: BenchHost, point: Point) -> float:
     share, sd = usual_ceiling(host.link, read=point.read_fraction == 1)
     usual = share * host.link.raw_bytes_per_s / point.block_size
     drive = math.log(point.iops / point.targets / usual) / sd
-    thread = math.log(thread_share(host, point)) / host.clock_sd
-    full = _density(thread) / host.clock_sd * _beyond(drive)
+    thread_sd = share_sd(host, point)
+    thread = math.log(thread_share(host, point)) / thread_sd
+    full = _density(thread) / thread_sd * _beyond(drive)
     return full / (full + _density(drive) / sd * _beyond(thread))
 
 
