@@ -1,9 +1,12 @@
 """Learn how common mistakes are from public threads whose causes are known.
 
 ``python calibration/diagnosis/learn.py --simulate`` weighs all threads of tests/study/threads.toml
-that evidence.jsonl lacks or has of other forms (minutes to an hour), then learns; without it, what
-the file has is learned from. It prints how often causes of later threads are found by what earlier
-ones tell, and with ``--write`` writes the numbers to mistakes.toml.
+that evidence.jsonl lacks or has of other forms (an hour; each is kept as it is done), then learns;
+without it, what the file has is learned from. It prints how often causes of later threads are found
+by what earlier ones tell, and with ``--write`` writes the numbers to mistakes.toml.
+
+What is learned from is what was true where a row could show it (`NOTICED`). What counts is that,
+but that nothing is wrong where all rows lie inside of their intervals, as in tests/study.
 
 A conditional logit: the score of a cause is its log likelihood (`best` of its best form's, the rest
 of the mean's), what the rows state, and a logarithm of how common it is, of its own and in each
@@ -50,6 +53,9 @@ SPREAD: Final = {"healthy": 10.0}
 USUAL: Final = 0.7
 IN_CONTEXT: Final = 0.7
 """The same of how many times as common it is in a context."""
+NOTICED: Final = 0.7
+"""A cause is there to be learned if a row does no more than this share of its prediction, or lies
+outside of its interval: the share from which a planted mistake counts (tests/study/planted.py)."""
 SPLITS: Final = (66, 98, 132)
 """Threads that were known when further ones were collected."""
 FOLDS: Final = 12
@@ -58,8 +64,12 @@ LEAST: Final = -60.0
 MISSED: Final = -8.0
 """Log probability of a cause that nothing names."""
 
+AS: Final = {"counts": "counts", "learned": "rows can show", "cause": "was true"}
+"""Key of what threads are judged by, in words."""
+
 Weighed = Mapping[str, Any]
-"""A thread: its cause, the contexts that hold, what rows tell, log likelihoods by code."""
+"""A thread: its cause, what is learned and counts, contexts that hold, what rows tell, log
+likelihoods by code."""
 
 
 def weighed(thread: Mapping[str, Any], folder: Path) -> Weighed:
@@ -74,11 +84,15 @@ def weighed(thread: Mapping[str, Any], folder: Path) -> Weighed:
         rows, _ = of_arrays(rows)
     search = Search(tables, base, rows, None, None, None)
     found = search.likelihoods(*search.tried())
-    inside = all(row.is_inside for row in search.compared)
+    inside, cause = all(row.is_inside for row in search.compared), thread["cause"]
+    least = min(row.measured / row.predicted.value for row in search.compared)
+    is_shown = not inside or (least <= NOTICED and cause in found)
     return {
         "name": thread["name"],
         "forms": forms(),
-        "cause": "healthy" if inside else thread["cause"],
+        "cause": cause,
+        "learned": cause if is_shown else "healthy",
+        "counts": "healthy" if inside else cause,
         "contexts": list(search.contexts),
         "told": search.told(),
         "logs": {c: [round(x, 3) for x in logs] for c, logs in found.items() if "+" not in c},
@@ -120,9 +134,9 @@ class Learned:
         centre, spread = np.zeros(shape), np.full(shape, IN_CONTEXT)
         centre[:, 0] = np.log([START.get(code, 1.0) for code in CODES])
         spread[:, 0] = [SPREAD.get(code, USUAL) for code in CODES]
-        known = [t for t in threads if t["cause"] in t["logs"]]
+        known = [t for t in threads if t["learned"] in t["logs"]]
         mean, apart, told, holds = self._tables(known)
-        truths = np.arange(len(known)), np.array([CODES.index(t["cause"]) for t in known])
+        truths = np.arange(len(known)), np.array([CODES.index(t["learned"]) for t in known])
 
         def loss(at: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
             share, numbers = expit(at[0]), at[1:].reshape(shape)
@@ -152,17 +166,19 @@ class Learned:
                 told[at] = np.log(thread["told"].get(code, 1.0))
         return mean, apart, told, np.array([[1.0, *thread["contexts"]] for thread in threads])
 
-    def judged(self, threads: Sequence[Weighed]) -> list[tuple[str, int, float]]:
-        """Return cause, its place, 99 if nothing names it, and its log chance, of each thread."""
+    def judged(
+        self, threads: Sequence[Weighed], by: str = "counts"
+    ) -> list[tuple[str, int, float]]:
+        """Return what counts, its place, 99 if nothing names it, and its log chance, a thread."""
         mean, apart, told, holds = self._tables(threads)
         scores = mean + self.best * apart + told + holds @ self.numbers.T
         out = []
         for thread, row in zip(threads, scores, strict=True):
             place, chance = 99, MISSED
-            if thread["cause"] in thread["logs"]:
-                own = row[CODES.index(thread["cause"])]
+            if thread[by] in thread["logs"]:
+                own = row[CODES.index(thread[by])]
                 place, chance = 1 + int((row > own).sum()), float(own - logsumexp(row))
-            out.append((thread["cause"], place, chance))
+            out.append((thread[by], place, chance))
         return out
 
     def written(self, text: str) -> str:
@@ -209,11 +225,13 @@ def main() -> None:
     print(f"{older} of {len(threads)} threads were weighed with other forms; --simulate mends that")
     for name, some, others in tests(threads):
         print(told(name, Learned(some).judged(others)), flush=True)
-    out = []
-    for fold in range(FOLDS):
-        learned = Learned([t for i, t in enumerate(threads) if i % FOLDS != fold])
-        out += learned.judged(threads[fold::FOLDS])
-    print(told(f"each by the others, a {FOLDS}th left out", out))
+    folds = [
+        (Learned([t for i, t in enumerate(threads) if i % FOLDS != fold]), threads[fold::FOLDS])
+        for fold in range(FOLDS)
+    ]
+    for by in ("counts", "learned", "cause"):
+        found = [one for learned, left_out in folds for one in learned.judged(left_out, by)]
+        print(told(f"each by the others, a {FOLDS}th left out, by what {AS[by]}", found))
     if asked.write:
         path = FOLDER / "mistakes.toml"
         path.write_text(Learned(threads).written(path.read_text("utf-8")), "utf-8")

@@ -24,13 +24,13 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.scenario.schema import Scenario
 from nvmesim.study.diagnosis.evidence import (
-    AS_IS,
     LEAST_NOISE,
     TAIL_NOISE,
     ErrorScale,
     MeasuredRow,
     ShortRuns,
     log_likelihood,
+    log_likelihood_as_is,
     log_likelihoods,
     log_mean,
     log_ratios,
@@ -155,11 +155,11 @@ class Search:
         self._places = [slice(a, b) for a, b in itertools.pairwise(places)]
         """Places of each row's figures among those of all rows."""
         self._is_rate = np.equal(self._scale.figure, "iops")
-        self.contexts = self._server.contexts(self._healthy[self._is_rate])
         self.compared = tuple(
             ComparedRow(r.label, r.iops, p.total.iops, r.p99_s, _figures(p).get("p99"))
             for r, p in zip(self._rows, self._predicted, strict=True)
         )
+        self.contexts = self._server.contexts(all(row.is_inside for row in self.compared))
         plain = self._runs.figures([({}, r.workload) for r in self._rows], "the server as it is")
         self._plain = log_ratios(self._rows, [found or {} for found in plain])
 
@@ -330,7 +330,7 @@ class Search:
 
         Of its best form, and the mean of all.
         """
-        as_is = log_likelihood(self._healthy, self._scale, shared=AS_IS)
+        as_is = log_likelihood_as_is(self._healthy, self._scale)
         unknown = log_likelihood(self._healthy, self._scale, unknown=True)
         kinds: dict[tuple[str, ...], list[float]] = {}
         usual: dict[tuple[str, ...], float] = {}

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from nvmesim.array_types import Floats
 from nvmesim.catalog.toml import quantity_at, show_value
 from nvmesim.scenario.loads.fio_options import synchronous_engines
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -98,18 +97,17 @@ class Server:
         """True if requests pass through a kernel."""
         return self.resolved.stack.name != "spdk"
 
-    def contexts(self, ratios: Floats) -> tuple[bool, ...]:
-        """Whether what tells of usual mistakes holds; *ratios*: log(measured / predicted), rates.
+    def contexts(self, is_inside: bool) -> tuple[bool, ...]:
+        """Whether what tells of usual mistakes holds.
 
-        Two requests in flight at most, 16 at least, no rate below half of its prediction, one row,
-        only writes, only requests of `WHOLE` bytes and more, several drives.
+        Two requests in flight at most, 16 at least, all rows inside of their intervals
+        (*is_inside*), one row, only writes, only `WHOLE` bytes and more, several drives.
         """
         loads, deep = [row.workload for row in self.rows], [row.asked for row in self.rows]
-        near = bool(ratios.min() >= math.log(0.5))
         large = min(map(mean_size, loads)) >= WHOLE
         writes = all(load["read"] == 0 for load in loads)
         several = len(self.resolved.drives) > 1
-        return max(deep) <= 2, min(deep) >= 16, near, len(loads) == 1, writes, large, several
+        return max(deep) <= 2, min(deep) >= 16, is_inside, len(loads) == 1, writes, large, several
 
     @property
     def told(self) -> dict[str, float]:
