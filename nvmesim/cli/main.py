@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "capture-plan": "measure_commands",
     "catalog": "reading",
     "size": "design_commands",
-    "validate": "validate",
+    "validate": "calibrate",
     "describe": "reading",
     "sweep": "run",
     "best": "design_commands",

@@ -2,8 +2,8 @@
 
 A read: command, constant part, one die and channel per unit, data, port. A write: port, command,
 data, room in the buffer, acknowledgement; its units are programmed on their dies behind that.
-A disk that serves in rounds is one server and the port (`rounds.py`); one of captured latencies is
-delays (`empirical.py`).
+A disk that serves in rounds is one server and the port, one of captured latencies is delays
+(`without_dies.py`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 from nvmesim.catalog.links import command_time_ps
 from nvmesim.catalog.profile import Collection, DriveProfile
 from nvmesim.errors import ScenarioError
-from nvmesim.model.empirical import EmpiricalLatency
 from nvmesim.model.path import AS_ONE
 from nvmesim.model.request_kinds import Access
-from nvmesim.model.rounds import RoundService, batches
+from nvmesim.model.without_dies import EmpiricalLatency, RoundService, batches
 from nvmesim.network.builder import Builder, DiePrograms, Row, Station, const, op
 from nvmesim.network.distributions import arm_factors, gamma_table, paged_table, uniform_table
 from nvmesim.network.network import MAX_CHILDREN, SCALE_ONE, Kind, Op, StationKind

@@ -29,11 +29,11 @@ from nvmesim.predict.uncertainty.certainty import (
     drive_traffic,
     misfit_of,
     model_uncertainty,
+    room,
 )
 from nvmesim.predict.uncertainty.derived import cpu_intervals, shown
 from nvmesim.predict.uncertainty.design import Numbers
 from nvmesim.predict.uncertainty.parts import FIGURES, NONE, Certainty, Parts, Span
-from nvmesim.predict.uncertainty.room import room
 from nvmesim.predict.uncertainty.standing import outside
 from nvmesim.predict.what_ifs import WhatIfs
 from nvmesim.scenario.resolved import ResolvedScenario

@@ -177,11 +177,11 @@ def test_reports_of_sets_are_written_where_the_sets_are(nvmesim, tmp_path):
 
 
 def test_all_sets_make_a_scoreboard(nvmesim, tmp_path, monkeypatch):
-    from nvmesim.cli import validate as command
+    from nvmesim.cli import calibrate as command
 
     shutil.copytree(PUBLISHED / "interfaces", tmp_path / "interfaces")
     scores = command._scores((str(tmp_path / "interfaces"),))
-    command._write(scores, whole=True)
+    command._write_reports(scores, whole=True)
     assert "interfaces" in (tmp_path / "SCOREBOARD.md").read_text("utf-8")
 
 

@@ -11,9 +11,9 @@ from nvmesim.catalog.profile import Alternative, JointDraws
 from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import CatalogError
 from nvmesim.predict.simulate import compare, simulate
+from nvmesim.predict.uncertainty.certainty import ANY, FASTER, LEAST_ROOM, LOST, room
 from nvmesim.predict.uncertainty.design import design, two_sides
 from nvmesim.predict.uncertainty.numbers import alternatives, factors, moved
-from nvmesim.predict.uncertainty.room import ANY, FASTER, LEAST, LOST, room
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.predict.scenarios import scenario
@@ -203,7 +203,7 @@ LEFT = {
     # rows that contradict it do not cut it, and some room is left always
     "less than a row": (1e3, {}, math.inf, None),
     "more than a row": (10 * FASTER * 8 * LONE, {}, None, math.inf),
-    "hardly more than a row": (LOST[True] * LONE * 1.01, {}, math.exp(LEAST), None),
+    "hardly more than a row": (LOST[True] * LONE * 1.01, {}, math.exp(LEAST_ROOM), None),
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ class Parts:
     misfit: Span = NONE
     model: Span = NONE
     room: Span = (math.inf, math.inf)
-    """What measured rows leave below and above (`room`)"""
+    """What measured rows leave below and above (`certainty.room`)"""
 
     @property
     def total(self) -> Span:
