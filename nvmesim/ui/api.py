@@ -51,7 +51,7 @@ class Api:
 
     def design(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A design with controls moved: its TOML, the controls, and the job that answers."""
-        self._cancel(asked.get("job"))
+        self.jobs.cancel(asked.get("job"))
         text = asked.get("toml") or ""
         tables = tables_of_text(text) if text else controls.start()
         change, settings = asked.get("set"), asked.get("apply")
@@ -78,11 +78,6 @@ class Api:
     def fits(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Which choices do not fit the design, and what would make them fit."""
         return {"unfit": controls.unfit(tables_of_text(asked.get("toml")))}
-
-    def _cancel(self, name: Any) -> None:
-        job = self.jobs.get(name) if isinstance(name, str) else None
-        if job is not None:
-            job.cancel()
 
     def compare(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start the comparison of two to four designs."""

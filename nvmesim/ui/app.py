@@ -132,10 +132,8 @@ async def _job(request: Request) -> Response:
 
 
 def _cancel(request: Request) -> Response:
-    job = _asked(request)
-    if job is not None:
-        job.cancel()
-    return JSONResponse({"cancelled": job is not None})
+    jobs: Jobs = request.app.state.api.jobs
+    return JSONResponse({"cancelled": jobs.cancel(request.path_params["name"])})
 
 
 def _report(request: Request) -> Response:

@@ -209,6 +209,13 @@ class Jobs:
         """Return the job *name*, None if it is unknown or was long ago."""
         return self._jobs.get(name)
 
+    def cancel(self, name: Any) -> bool:
+        """Stop the job *name*; False if there is none."""
+        job = self._jobs.get(name) if isinstance(name, str) else None
+        if job is not None:
+            job.cancel()
+        return job is not None
+
     def cancel_all(self) -> None:
         """Stop all jobs."""
         for job in list(self._jobs.values()):

@@ -67,7 +67,8 @@ class _Native:
     """The function, and the table of the arrays of one engine that it works on."""
 
     def __init__(self, net: Net) -> None:
-        self._call = _function()
+        with _compiling:
+            self._call = _function()
         n_net, n_run = len(Net._fields), len(EngineRun._fields)
         self._table = np.zeros((n_net + n_run + len(Room._fields), ARRAY_WORDS), np.int64)
         self._known: list[Ints | None] = [None] * len(self._table)
@@ -101,13 +102,8 @@ class _Native:
         return self._returned.value
 
 
-def _function() -> Any:
-    with _compiling:
-        return _linked_function()
-
-
 @cache
-def _linked_function() -> Any:
+def _function() -> Any:
     import llvmlite.binding as llvm
 
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine_here())
