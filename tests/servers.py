@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import nvmesim as ns
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolved import ResolvedScenario
+
 
 def one_server(
     profile: Any, load: Any, count: int = 1, *, cpu: Any = "xeon-gold-6130", sockets: int = 1,
@@ -13,3 +17,9 @@ def one_server(
         "drives": [{"profile": profile, "count": count, **(drive or {})}],
         "workload": load, **more,
     }  # fmt: skip
+
+
+def bare(asked: ns.Scenario | ResolvedScenario | dict[str, Any], **options: Any) -> ns.Result:
+    """The answer to *asked*, a scenario or its tables, without what-ifs and certainty."""
+    scenario = scenario_from_dict(asked) if isinstance(asked, dict) else asked
+    return ns.simulate(scenario, reliefs=False, certainty=False, **options)

@@ -7,22 +7,15 @@ import polars as pl
 import pytest
 
 from nvmesim.capture.as_json import describe_capture
-from nvmesim.capture.capture import Capture, fio_bin_index, fio_bin_value
+from nvmesim.capture.capture import fio_bin_index, fio_bin_value
 from nvmesim.capture.readers.fio import fio_log
 from nvmesim.capture.readers.fio.log_rows import find_layout
 from nvmesim.capture.registry import read_capture, read_captures
-from nvmesim.errors import CaptureError
 from nvmesim.warning import has
-from tests.capture.contract import counted
+from tests.capture.contract import DATA, counted, read_text, refused
 
-DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs"
-
-
-def read_rows(text: str, tmp_path: Path, name: str = "x_clat.1.log") -> Capture:
-    path = tmp_path / name
-    path.write_text(text)
-    return read_capture(path)
+LOG = "x_clat.1.log"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +103,7 @@ def test_averaged_logs_are_a_series_without_percentiles() -> None:
 
 def test_a_cut_last_row_is_not_taken(tmp_path: Path) -> None:
     """A block size cut from 4096 to 40 would be a good row."""
-    capture = read_rows("5, 90000, 0, 4096\n" * 9 + "5, 90000, 0, 40", tmp_path)
+    capture = read_text("5, 90000, 0, 4096\n" * 9 + "5, 90000, 0, 40", tmp_path, LOG)
     assert (capture.rows, capture.skipped) == (9, 1)
 
 
@@ -134,26 +127,25 @@ def test_long_logs_are_read_in_batches(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_drift_is_said(tmp_path: Path) -> None:
     rows = [f"{k}, {80000 + 20 * k}, 0, 4096, 0\n" for k in range(4000)]
-    capture = read_rows("".join(rows), tmp_path)
+    capture = read_text("".join(rows), tmp_path, LOG)
     assert has(capture.warnings, "drift")
-    appended = read_rows("".join(rows) * 2, tmp_path)
+    appended = read_text("".join(rows) * 2, tmp_path, LOG)
     assert has(appended.warnings, "clock-steps-back")
 
 
 def test_a_name_that_does_not_say_what_was_logged(tmp_path: Path) -> None:
-    capture = read_rows("5, 90000, 0, 4096, 0\n" * 9, tmp_path, "capture.txt")
+    capture = read_text("5, 90000, 0, 4096, 0\n" * 9, tmp_path)
     assert has(capture.warnings, "kind-guessed")
     assert has(capture.warnings, "run-unknown")
 
 
 def test_iolog_with_blanks_in_names(tmp_path: Path) -> None:
-    path = tmp_path / "x.log"
-    path.write_text(
+    text = (
         "fio version 3 iolog\n0 /dev/a b add\n1 /dev/a b open\n5 /dev/a b read 0 4096\n"
         "255 /dev/a b write 8192 4096\n260 /dev/a b sync\nnonsense\n270 /dev/a b close\n"
         "300 /dev/a b read 0 40"
     )
-    capture = read_capture(path)
+    capture = read_text(text, tmp_path, "x.log")
     assert (capture.rows, capture.skipped) == (2, 2)
     frame = capture.requests.collect()
     assert frame["issue_ns"].to_list() == [5_000, 255_000]
@@ -162,18 +154,15 @@ def test_iolog_with_blanks_in_names(tmp_path: Path) -> None:
     assert counted(capture.warnings, "other-commands") == 1
 
 
-def test_an_iolog_without_times_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.log"
-    path.write_text("fio version 2 iolog\n/dev/a add\n/dev/a open\n/dev/a read 0 4096\n")
-    with pytest.raises(CaptureError, match="no iolog of version 3"):
-        read_capture(path)
-
-
-def test_nothing_to_read(tmp_path: Path) -> None:
-    path = tmp_path / "x.log"
-    path.write_text("fio version 3 iolog\n20 testfile.bin add\n")
-    with pytest.raises(CaptureError, match="fio-iolog without one whole request"):
-        read_capture(path)
-    path.write_text("0, 0, 0, 4096, 0\n" * 3)
-    with pytest.raises(CaptureError, match=r"has no whole row of a fio log \(3 skipped\)"):
-        read_capture(path)
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("fio version 2 iolog\n/dev/a add\n/dev/a open\n/dev/a read 0 4096\n",
+         "no iolog of version 3"),
+        ("fio version 3 iolog\n20 testfile.bin add\n", "fio-iolog without one whole request"),
+        ("0, 0, 0, 4096, 0\n" * 3, "has no whole row of a fio log (3 skipped)"),
+    ],
+    ids=["no times", "no request", "no row"],
+)  # fmt: skip
+def test_a_log_without_requests_is_refused(text: str, found: str, tmp_path: Path) -> None:
+    assert found in refused(text, tmp_path, "x.log")

@@ -21,9 +21,9 @@ from nvmesim.catalog.profile import (
 )
 from nvmesim.catalog.toml import fitted_toml, to_toml
 from nvmesim.errors import CatalogError
-from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
+from tests.servers import bare
 
 ENTRIES = [(kind, name) for kind in load.MODELS for name in load.names(kind)]
 
@@ -259,14 +259,10 @@ def same(made: DriveProfile, stored: DriveProfile) -> None:
     assert [a.name for a in made.alternatives] == [a.name for a in stored.alternatives]
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in DRIVES]
+)
 def test_a_drive_is_what_the_script_makes(name: str) -> None:
-    same(PARTS.drive_of(DRIVES[name]), load.get("drive", name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in DRIVES if name not in QUICK])
-def test_every_drive_is_what_the_script_makes(name: str) -> None:
     same(PARTS.drive_of(DRIVES[name]), load.get("drive", name))
 
 
@@ -331,10 +327,7 @@ def test_what_is_assumed_is_said_and_what_is_stated_holds_in_every_state():
 def test_an_instance_does_what_its_provider_states(read, limit):
     """i4i.8xlarge; source: Amazon EC2 instance types guide, instance store table."""
     load = [{"threads": 16, "outstanding": 32, "read": read}]
-    found = simulate(
-        scenario_from_dict(tables("aws-i4i-8xlarge", workload=load)), requests=100_000,
-        reliefs=False, over_time=False, certainty=False,
-    )  # fmt: skip
+    found = bare(tables("aws-i4i-8xlarge", workload=load), requests=100_000, over_time=False)
     assert found.total.iops.value == pytest.approx(limit, rel=0.02)
 
 
@@ -345,5 +338,5 @@ def test_a_platform_takes_its_card():
     made = tables("dell-r7625", drives=[{"profile": DRIVE, "count": 8}], volume=volume,
                   workload=load)  # fmt: skip
     made["server"]["stack"] = "spdk"
-    result = simulate(scenario_from_dict(made), requests=20_000, reliefs=False, certainty=False)
+    result = bare(made, requests=20_000)
     assert result.total.iops.value == pytest.approx(3_402_370, rel=0.03)  # Tolly 223103

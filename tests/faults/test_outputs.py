@@ -16,7 +16,7 @@ from nvmesim.code_cache import read_private, write_private
 from nvmesim.files import write_text, written
 from nvmesim.study.sweep import store
 from nvmesim.study.validate.published import new_set
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 
 def test_modes_of_what_was_there_and_of_new_files(tmp_path: Path) -> None:
@@ -90,8 +90,7 @@ def test_rows_of_requests_keep_the_mode_too(tmp_path: Path) -> None:
     out = tmp_path / "rows.parquet"
     out.touch()
     out.chmod(0o600)
-    ns.simulate(ns.Scenario(**one_server("hdd-7200", {"outstanding": 1})), requests=200,
-                requests_file=out, reliefs=False, certainty=False)  # fmt: skip
+    bare(one_server("hdd-7200", {"outstanding": 1}), requests=200, requests_file=out)
     assert out.stat().st_mode & 0o777 == 0o600
     assert out.stat().st_size > 1000
     assert os.listdir(tmp_path) == ["rows.parquet"]

@@ -41,7 +41,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from tests.engines.test_equality import assert_complete_alike
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 DRIVE = (Path(__file__).parent / "data" / "k5.toml").read_text("utf-8")
 KNEE, CEILING = 81_451, 317_186  # of these numbers, by the closed forms in docs/equations.md
@@ -92,7 +92,7 @@ def test_nothing_stalls_below_the_knee_and_saturation_is_the_closed_form(tmp_pat
     _, groups = beside(tmp_path, 0.85 * KNEE)
     assert 1e6 * groups["W"].percentiles["p99"] < 15
     closed = {"name": "all", "read": 0.0, "threads": 8, "outstanding": 64}
-    result = simulate(scenario(tmp_path, closed), requests=400_000, reliefs=False, certainty=False)
+    result = bare(scenario(tmp_path, closed), requests=400_000)
     assert result.total.iops.value == pytest.approx(CEILING, rel=0.01)
     assert result.bottleneck.station == "drive0 drain"
 
@@ -141,8 +141,7 @@ def synced(folder: Path, jobs: int, *, drive: str = SYNCED, **load: Any) -> Scen
 
 
 def run(folder: Path, jobs: int, **more: Any) -> Result:
-    asked = synced(folder, jobs, **more)
-    return simulate(asked, requests=6_000, reliefs=False, certainty=False)
+    return bare(synced(folder, jobs, **more), requests=6_000)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +250,7 @@ def mixed(profile: dict[str, object], load: dict[str, object], requests: int = 4
         {"extends": "samsung-980pro-1tb", **profile}, [{"block_size": "4 KiB", **load}],
         cpu="epyc-9354", drive={"link": "pcie4 x4"},
     )  # fmt: skip
-    return simulate(scenario_from_dict(server), requests=requests, reliefs=False, certainty=False)
+    return bare(server, requests=requests)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
@@ -289,7 +288,7 @@ def saturated(kib: int, read: dict[str, object]) -> float:
     """Reads/s of *kib* KiB of a drive whose controller is the ceiling at 4 KiB."""
     load = {"block_size": f"{kib} KiB", "read": 1.0, "threads": 16, "outstanding": 64}
     server = one_server(SIZED | {"read": read}, [load], cpu="epyc-9354", drive={"link": "pcie4 x4"})
-    run = simulate(scenario_from_dict(server), requests=30_000, reliefs=False, certainty=False)
+    run = bare(server, requests=30_000)
     return run.total.iops.value
 
 
@@ -340,7 +339,7 @@ def test_a_large_read_takes_longer_alone(kib: int, more_us: float) -> None:
         load = {"block_size": f"{kib} KiB", "read": 1.0, "threads": 1, "outstanding": 1}
         drive = SIZED | {"read": read | {"channel": "4 us", "unit": "16 KiB", "die_cv": 0}}
         server = one_server(drive, [load], cpu="epyc-9354", drive={"link": "pcie4 x4"})
-        run = simulate(scenario_from_dict(server), requests=2_000, reliefs=False, certainty=False)
+        run = bare(server, requests=2_000)
         return run.total.latency.mean * 1e6
 
     inside = 4 * (min(kib, 16) / 4 - 1)

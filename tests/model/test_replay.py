@@ -6,9 +6,9 @@ import pytest
 from nvmesim.errors import ScenarioError
 from nvmesim.model.lower import lower
 from nvmesim.model.request_kinds import read_replay
-from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import load_scenario
 from nvmesim.scenario.resolve import resolve
+from tests.servers import bare
 
 SCENARIO = """
 name = "replay"
@@ -53,9 +53,7 @@ def test_arrivals_are_those_of_the_trace(folder):
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
 def test_every_request_is_simulated_once(folder, engine):
     path, at_ps = folder
-    result = simulate(
-        load_scenario(path / "replay.toml"), engine=engine, reliefs=False, certainty=False
-    )
+    result = bare(load_scenario(path / "replay.toml"), engine=engine)
     assert result.requests == N
     assert result.simulated_s >= at_ps[-1] / 1e12
     assert result.read.count == N - result.write.count == N - len(range(0, N, 3))

@@ -10,7 +10,7 @@ from nvmesim.predict.simulate import simulate
 from nvmesim.predict.upgrades import one_more_interconnect
 from nvmesim.scenario.load import apply_sets, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 CPU = {"cores": 8, "threads_per_core": 1, "ghz": 2.0, "lanes": 64, "pcie_generation": 3}
 STACK = {"submit": 2000, "complete": 2000}
@@ -123,10 +123,7 @@ def test_vmd_costs_each_drive_alike():
     }
     for count in (1, 2, 3, 4):
         drive = {"profile": "intel-p4510-1tb", "count": count, "state": "fresh"}
-        off, on = (
-            simulate(scenario_from_dict({**base, "drives": [d]}), reliefs=False, certainty=False)
-            for d in (drive, {**drive, "behind": "vmd0"})
-        )
+        off, on = (bare({**base, "drives": [d]}) for d in (drive, {**drive, "behind": "vmd0"}))
         loss = 1 - on.total.iops.value / off.total.iops.value
         print(f"{count} drives: VMD costs {loss:.1%}")
         assert 0.10 <= loss <= 0.25
@@ -284,7 +281,7 @@ def test_large_transfers_stream_through_memory_side_by_side():
     load = {"block_size": "8 MiB", "align": "8 MiB", "read": 0.0, "threads": 1, "outstanding": 1}
     raid = {"raid": "raid0", "chunk": "512 KiB", "engine": "none"}
     table = one_server("sata-ssd", [load], 16, stack="linux-libaio", volume=raid)
-    found = simulate(scenario_from_dict(table), reliefs=False, certainty=False, requests=2000)
+    found = bare(table, requests=2000)
     memory = station(found, "socket0 memory")
     assert memory.service_mean_s > 4e-6
     assert memory.wait_mean_s == 0
@@ -319,8 +316,7 @@ def test_flash_reads_and_writes_large_requests_by_turns(drive, least, most):
     rates = []
     for read in (1.0, 0.0, 0.5):
         load = {"block_size": "1 MiB", "read": read, "access": "sequential", "outstanding": 32}
-        asked = one_server(drive, load, cpu="epyc-9354")
-        found = simulate(scenario_from_dict(asked), requests=4000, reliefs=False, certainty=False)
+        found = bare(one_server(drive, load, cpu="epyc-9354"), requests=4000)
         rates.append(found.total.iops.value)
     reads, writes, mixed = rates
     assert least < mixed * (1 / reads + 1 / writes) / 2 < most
@@ -353,7 +349,6 @@ def test_a_write_as_large_as_the_buffer_keeps_dies_busy(mib, depth, least):
     write = {"program": "1 ms", "program_cv": 0, "unit": "16 KiB", "buffer": "4 MiB"}
     drive = {"extends": "micron-7450-pro-3.84tb", "write": write, "dies": 64}
     load = [{"block_size": f"{mib} MiB", "read": 0, "access": "random", "outstanding": depth}]
-    result = simulate(scenario_from_dict(one_server(drive, load, run={"requests": 2000})),
-                      reliefs=False, certainty=False)  # fmt: skip
+    result = bare(one_server(drive, load), requests=2000)
     drained = 64 * (16 << 10) / 1e-3
     assert least * drained < result.total.bytes_per_s.value < 1.01 * drained

@@ -12,7 +12,7 @@ from nvmesim.catalog.toml import to_toml
 from nvmesim.errors import ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.report import page
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 FIO = Path(__file__).parents[1] / "capture/data/fio-json"
 
@@ -23,9 +23,7 @@ def scenario(*groups, requests=20_000):
 
 
 def run(*groups, requests=20_000, **options):
-    return ns.simulate(
-        scenario(*groups, requests=requests), reliefs=False, certainty=False, **options
-    )
+    return bare(scenario(*groups, requests=requests), **options)
 
 
 WEB = {"name": "web", "threads": 2, "outstanding": 8, "slo": "90 us"}

@@ -23,13 +23,9 @@ from nvmesim.predict.prepare import prepare
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
 from tests.predict.scenarios import CPU, DRIVE, scenario
+from tests.servers import bare
 
 MANY = {"threads": 16, "outstanding": 64}
-
-
-def bare(engine: str = "compiled", seed: int | None = None, **options: Any) -> Result:
-    made = scenario(**options)
-    return simulate(made, engine=engine, seed=seed, reliefs=False, certainty=False)
 
 
 def plain(result: Result) -> str:
@@ -40,13 +36,13 @@ def plain(result: Result) -> str:
 
 @pytest.fixture(scope="module")
 def reads() -> Result:
-    return bare(drives=4, run={"requests": 100_000})
+    return bare(scenario(drives=4, run={"requests": 100_000}))
 
 
 def test_a_short_run_has_no_bound_below_its_iops_and_strict_json() -> None:
     """Measured demands scatter; a single request has intervals without end."""
     for requests in (1, 3, 50, 500):
-        short = bare(run={"requests": requests})
+        short = bare(scenario(run={"requests": requests}))
         assert short.bottleneck.bound_iops >= short.total.iops.value
         assert json.loads(json.dumps(short.to_json(), allow_nan=False)) == short.to_json()
 
@@ -77,7 +73,7 @@ def test_figures_of_reads_and_of_mixes_add_up(reads: Result) -> None:
     assert reads.read.count == reads.total.count == 100_000 == reads.requests
     assert reads.total.bytes_per_s.value == pytest.approx(4096 * reads.total.iops.value)
     assert reads.outstanding == 128
-    mixed = bare(read=0.7, run={"requests": 50_000})
+    mixed = bare(scenario(read=0.7, run={"requests": 50_000}))
     assert mixed.read is not None
     assert mixed.read.count + mixed.write.count == mixed.total.count
     assert mixed.read.count / mixed.total.count == pytest.approx(0.7, abs=0.02)
@@ -92,15 +88,17 @@ def test_the_same_seed_gives_the_same_result_on_either_engine() -> None:
     small: dict[str, Any] = {"read": 0.5, "run": {"requests": 600}}
     said = []
     for engine in ("compiled", "simpy"):
-        first, again, other = (plain(bare(engine, seed, **small)) for seed in (None, None, 2))
+        first, again, other = (
+            plain(bare(scenario(**small), engine=engine, seed=seed)) for seed in (None, None, 2)
+        )
         assert first == again != other
         said.append(first.replace(f'"{engine}"', '"any"'))
     assert said[0] == said[1]
 
 
 def test_arguments_take_the_place_of_the_scenario_and_an_unknown_engine_is_named() -> None:
-    assert simulate(scenario(), requests=700, reliefs=False, certainty=False).requests == 700
-    precise = simulate(scenario(), precision=0.05, reliefs=False, certainty=False)
+    assert bare(scenario(), requests=700).requests == 700
+    precise = bare(scenario(), precision=0.05)
     assert precise.converged
     assert precise.requests >= 200_000
     with pytest.raises(InputError, match="engine 'compield' is unknown; did you mean 'compiled'"):
@@ -156,7 +154,7 @@ def test_throughput_never_exceeds_its_bounds() -> None:
     """Asymptotic bounds hold for what was measured; 1 % for the ends of the window."""
     for read in (1.0, 0.5, 0.0):
         for depth in (1, 16, 128):
-            found = bare(read=read, outstanding=depth)
+            found = bare(scenario(read=read, outstanding=depth))
             bounds = list(found.bottleneck.bounds.values())
             assert bounds == sorted(bounds)
             assert found.total.iops.value <= bounds[0] * 1.01
@@ -185,7 +183,7 @@ def test_common_random_numbers_shrink_the_difference() -> None:
     a = scenario(rate="500k/s")
     b = scenario(rate="500k/s", drive={"commands": "490k/s"})
     difference = compare(a, b, requests=100_000, certainty=False)
-    low, high = simulate(a, reliefs=False, certainty=False).total.latency.intervals["mean"]
+    low, high = bare(a).total.latency.intervals["mean"]
     paired = difference.mean_s.high - difference.mean_s.low
     assert paired < (high - low) / 10
     # 0.04 us more service and a little more waiting
@@ -196,7 +194,7 @@ def test_common_random_numbers_shrink_the_difference() -> None:
 
 
 def test_curve_rises_to_the_bound() -> None:
-    found = simulate(scenario(threads=2, outstanding=8), reliefs=False, certainty=False, curve=True)
+    found = bare(scenario(threads=2, outstanding=8), curve=True)
     depths = [p.outstanding for p in found.curve]
     assert depths == sorted(depths)
     assert 32 in depths
@@ -207,7 +205,7 @@ def test_curve_rises_to_the_bound() -> None:
 
 def test_a_file_has_one_row_a_request_and_a_failed_run_leaves_none(tmp_path: Path) -> None:
     path = tmp_path / "requests.parquet"
-    found = simulate(scenario(read=0.5), reliefs=False, certainty=False, requests_file=path)
+    found = bare(scenario(read=0.5), requests_file=path)
     rows = pl.read_parquet(path)
     measured = rows.filter(~pl.col("warmup"))
     assert len(measured) == found.requests
@@ -289,7 +287,7 @@ def test_a_skewed_load_and_one_hot_die_count_and_chance_does_not() -> None:
     bound = bottleneck.bound(low, dies, sums)
     assert bound == pytest.approx(1000 / (sums.stations[dies.first, Acc.SERVICE] / 1e12))
     # One of four drives gets everything.
-    found = simulate(scenario(drives=4, targets=["drive1"], **MANY), reliefs=False, certainty=False)
+    found = bare(scenario(drives=4, targets=["drive1"], **MANY))
     shares = [m.reads_per_request for m in found.members]
     assert shares == pytest.approx([0, 1, 0, 0], rel=1e-3)
     assert found.members[1].utilization > 0.5
@@ -310,14 +308,14 @@ def test_nothing_simulated_has_no_bound_and_utilization_is_at_most_one() -> None
 
 def test_background_load_takes_cores_away_and_is_no_cost() -> None:
     base = prepare(scenario(), "compiled", 1).scenario
-    quiet = simulate(base, reliefs=False, certainty=False)
-    busy_server = simulate(replace(base, background=0.25), reliefs=False, certainty=False)
+    quiet = bare(base)
+    busy_server = bare(replace(base, background=0.25))
     assert busy_server.cpu.cycles_per_io == pytest.approx(quiet.cpu.cycles_per_io, rel=0.01)
     added = busy_server.cpu.physical_utilization - quiet.cpu.physical_utilization
     assert added == pytest.approx(0.25, abs=0.03)
     one = scenario(drives=4, sockets=[{"cpu": {**CPU, "cores": 1}}], **MANY)
     base = prepare(one, "compiled", 1).scenario
-    found = simulate(replace(base, background=0.5), reliefs=False, certainty=False)
+    found = bare(replace(base, background=0.5))
     assert found.total.iops.value == pytest.approx(125e3, rel=0.02)
     assert found.cpu.logical_utilization == pytest.approx(1, abs=0.01)
 
@@ -336,7 +334,7 @@ def test_polling_threads_are_always_busy_and_cpu_time_counts_cycles_alone() -> N
         else:
             assert known.high < 6 * known.low
     polled = scenario(stack={"polled": True}, threads_total=4, outstanding=1)
-    found = simulate(polled, reliefs=False, certainty=False)
+    found = bare(polled)
     assert found.cpu.logical_utilization == pytest.approx(4 / 16, abs=0.01)
 
 

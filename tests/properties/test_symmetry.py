@@ -8,9 +8,9 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.catalog.links import command_time_ps, parse_link
-from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.schema import Scenario
 from tests.predict.scenarios import CPU, scenario
+from tests.servers import bare
 
 REQUESTS = 4000
 BUFFER = {"write": {"buffer": "1 MiB"}}
@@ -26,9 +26,7 @@ def server(**tables):
 
 
 def run(tables, requests=REQUESTS):
-    return ns.simulate(
-        scenario_from_dict(tables), requests=requests, reliefs=False, certainty=False
-    )
+    return bare(tables, requests=requests)
 
 
 def digits(result):
@@ -183,9 +181,7 @@ def build(numbers: dict[str, Any]) -> Scenario:
 
 def iops(numbers: dict[str, Any]) -> tuple[float, float]:
     """Requests per second, and the standard error."""
-    found = ns.simulate(
-        build(numbers), requests=PER_DESIGN, reliefs=False, certainty=False, over_time=False
-    ).total.iops
+    found = bare(build(numbers), requests=PER_DESIGN, over_time=False).total.iops
     return found.value, (found.high - found.low) / 4
 
 

@@ -128,16 +128,6 @@ def shared_rows(case: Case) -> np.ndarray:
     return most * saved
 
 
-def check_random(case: Case) -> None:
-    mean, error = predicted(case)
-    if "fsync" in case.row["tag"]:  # one flush a member after each request but the last
-        mean[1] += case.geometry.members * (case.n_ios - 1) / case.n_ios
-    if agrees(case, mean, error):
-        return
-    assert case.geometry.level in (5, 6)
-    assert any(agrees(case, *simulated(case, n_runs)) for n_runs in N_RUNS)
-
-
 def agrees(case: Case, mean: np.ndarray, error: np.ndarray) -> bool:
     slack = THREE_SIGMA * error + case.rounding
     above = case.measured <= mean + slack
@@ -145,14 +135,16 @@ def agrees(case: Case, mean: np.ndarray, error: np.ndarray) -> bool:
     return bool(np.all(above & below))
 
 
-@pytest.mark.parametrize("case", unique(RANDOM))
+@pytest.mark.parametrize("case", [*unique(RANDOM), *unique(DEEP_RANDOM)])
 def test_random_case_is_within_three_standard_errors(case):
-    check_random(case)
-
-
-@pytest.mark.parametrize("case", unique(DEEP_RANDOM))
-def test_random_access_at_depth_moves_the_same_bytes(case):
-    check_random(case)
+    """Random access at depth moves the same bytes."""
+    mean, error = predicted(case)
+    if "fsync" in case.row["tag"]:  # one flush a member after each request but the last
+        mean[1] += case.geometry.members * (case.n_ios - 1) / case.n_ios
+    if agrees(case, mean, error):
+        return
+    assert case.geometry.level in (5, 6)
+    assert any(agrees(case, *simulated(case, n_runs)) for n_runs in N_RUNS)
 
 
 @pytest.mark.parametrize("case", unique(BITMAP))

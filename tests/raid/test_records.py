@@ -18,11 +18,10 @@ from nvmesim.raid.planner.records import (
     record_start,
 )
 from nvmesim.raid.tables import plan_table
-from nvmesim.scenario.load import scenario_from_dict
 from tests.raid.expected import expectation
 from tests.raid.requests import plan_request
 from tests.raid.volumes import ready_for, scenario, simulated
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 KIB = 1024
 
@@ -179,17 +178,14 @@ TURN = {"threads": 64, "outstanding": 1}
 
 
 def run(volume, load, count=5, requests=20_000):
-    return ns.simulate(
-        scenario(volume, load, count=count), requests=requests, reliefs=False, certainty=False
-    )
+    return bare(scenario(volume, load, count=count), requests=requests)
 
 
 def test_small_reads_of_large_records_do_what_one_drive_does_of_their_columns():
     """Each read takes four of five drives: 5/4 of one drive's rate, ten reads outstanding there."""
     pool = run(RAIDZ, {**TURN, "read": 1.0, "block_size": "4 KiB"})
     load = {"block_size": "32 KiB", "threads": 1, "outstanding": 10}
-    alone = scenario_from_dict(one_server("intel-p4610-1.6tb", load, cpu="epyc-9654"))
-    one = ns.simulate(alone, requests=20_000, reliefs=False, certainty=False)
+    one = bare(one_server("intel-p4610-1.6tb", load, cpu="epyc-9654"), requests=20_000)
     assert pool.total.iops.value == pytest.approx(1.25 * one.total.iops.value, rel=0.06)
     assert sum(m.read_bytes_per_request for m in pool.members) == pytest.approx(128 * KIB, rel=1e-3)
 
@@ -231,7 +227,7 @@ def test_what_gathers_is_bounded_and_without_it_a_write_waits_for_the_drives():
 
 def test_threads_pass_the_same_locks_and_limit_what_arrives():
     asked = scenario(RAIDZ, count=5).to_dict() | {"workload": [{"rate": "10k"}]}
-    found = ns.simulate(scenario_from_dict(asked), requests=5_000, reliefs=False, certainty=False)
+    found = bare(asked, requests=5_000)
     assert found.bottleneck.verdict == "unstable"
     assert found.bottleneck.station == "threads"
     # Small records on many drives: 3.2 us each, so that more threads bring nothing.

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-import nvmesim as ns
 from nvmesim.errors import ScenarioError
 from nvmesim.predict.pilots import clean_share, since_share
 from tests.raid.test_volume_load import ALONE, VOLATILE
 from tests.raid.volumes import DRIVE, ready_for, scenario, simulated
+from tests.servers import bare
 
 VOLUMES = {
     "raid0": ({"raid": "raid0", "chunk": "64 KiB"}, 4, 1),
@@ -23,7 +23,7 @@ VOLUMES = {
 def run(volume, load, *, drive=DRIVE, count=4, requests=4_000):
     drives = [{"profile": drive, "count": count}]
     asked = scenario(volume, {**ALONE, **load}, drives=drives)
-    return ns.simulate(asked, requests=requests, reliefs=False, certainty=False)
+    return bare(asked, requests=requests)
 
 
 @pytest.mark.parametrize("name", VOLUMES)
@@ -50,7 +50,7 @@ def test_flushes_of_missing_members_of_a_jbod_and_of_captured_drives():
     assert more[[1, 2, 4, 5]] == pytest.approx([1, 1, 1, 1], abs=0.1)
     drives = [{"profile": VOLATILE, "count": 4}]
     asked = scenario({"raid": "raid0"}, {**ALONE, "fsync": 1, "targets": ["drive0"]}, drives=drives)
-    result = ns.simulate(asked, requests=2_000, reliefs=False, certainty=False)
+    result = bare(asked, requests=2_000)
     assert [m.writes_per_request for m in result.members] == pytest.approx([2, 0, 0, 0])
     latencies = {"queue_depth": 1, "block_size": "4 KiB", "write_us": [100.0]}
     drives = [{"profile": {"extends": "sata-ssd", "latencies": latencies}, "count": 2}]
@@ -144,11 +144,9 @@ def test_disks_pay_at_almost_every_write():
     assert found[1] == pytest.approx(2 + 4, rel=0.05)
     plain = {**TEN, "bitmap": "none"}
     slow, fast = (
-        ns.simulate(scenario(v, {**ALONE, "outstanding": 8}, drives=disks), requests=2_000,
-                    reliefs=False, certainty=False).total.iops.value
-        for v in (TEN, plain)
-    )  # fmt: skip
-    assert slow < 0.75 * fast
+        run(v, {"outstanding": 8}, drive="hdd-7200", requests=2_000) for v in (TEN, plain)
+    )
+    assert slow.total.iops.value < 0.75 * fast.total.iops.value
 
 
 def test_a_bitmap_costs_busy_and_light_loads_less_than_disks():
@@ -180,7 +178,7 @@ def test_a_short_benchmark_is_mostly_first_writes():
         {"raid": "raid5", "bitmap": bitmap}, ALONE,
         drives=[{"profile": profile, "count": 3, "state": "empty"}],
     )  # fmt: skip
-    iops = ns.simulate(load, requests=20_000, reliefs=False, certainty=False).total.iops.value
+    iops = bare(load, requests=20_000).total.iops.value
     regions, seconds, write = 1e12 / (512 << 20), 9.0, 6e-3
     marked = regions * -math.expm1(-iops * seconds / regions)
     again = iops * seconds * since_share(iops / regions, seconds) - marked

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-import nvmesim as ns
 from nvmesim.catalog.load import get
-from nvmesim.scenario.load import scenario_from_dict
 from tests.raid.expected import expectation
 from tests.raid.volumes import expected, expected_members, ready_for, scenario, simulated, tables
+from tests.servers import bare
 
 REBUILD = {"degraded": [1], "rebuild": True}
 LEVELS = {
@@ -175,13 +174,8 @@ def test_the_worked_example_simulated(engine):
     """4 MiB on eight drives that take these times: each request ends with the slowest."""
     drives = [{"profile": captured([ms * 1000])} for ms in EXAMPLE_MS]
     load = {"block_size": "4 MiB", "read": 0.0, "threads": 1, "outstanding": 1}
-    result = ns.simulate(
-        scenario(RAID0, load, drives=drives, stack=FREE),
-        engine=engine,
-        requests=200,
-        reliefs=False,
-        certainty=False,
-    )
+    asked = scenario(RAID0, load, drives=drives, stack=FREE)
+    result = bare(asked, engine=engine, requests=200)
     assert result.total.clat.mean == pytest.approx(9.7e-3, rel=2e-3)
 
 
@@ -227,9 +221,7 @@ def rate(drives, read, kib):
     }  # fmt: skip
     if n > 1:
         tables["volume"] = {"raid": "raid0", "chunk": f"{kib} KiB", "engine": "none"}
-    found = ns.simulate(scenario_from_dict(tables), requests=20_000 // n, reliefs=False,
-                        certainty=False, over_time=False)  # fmt: skip
-    return found.total.iops.value
+    return bare(tables, requests=20_000 // n, over_time=False).total.iops.value
 
 
 def efficiency(drives, read=0.0, kib=512):

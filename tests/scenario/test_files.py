@@ -99,26 +99,6 @@ def test_bad_values_are_one_line(example, change, said):
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (None, "no such file"),
-        (b"drives = [", "not TOML"),
-        (b"\xff\xfe\x00", "not TOML"),
-        (b"", "server is missing"),
-        (b'[server]\nstack = "spdk"', "server.sockets is missing"),
-    ],
-)
-def test_bad_files_are_one_line(tmp_path, content, match):
-    path = tmp_path / "bad.toml"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ScenarioError, match=match) as caught:
-        load_scenario(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_relative_paths_start_at_the_file(example):
     (example.parent / "mine.toml").write_text(
         'kind = "drive"\nextends = "sata-ssd"\nname = "mine"\ninterface = "nvme"\n'

@@ -38,8 +38,20 @@ QUAD = {"name": "quad", "kind": "adapter", "link": "pcie3 x16"}
          "joins no second socket"),
         ({"server": server(ONE, ONE, interconnect={"rate": "fast"})}, "server.interconnect"),
         ({"adapters": [QUAD, QUAD]}, "adapters.1.name is 'quad', which another adapter has"),
-        ({"volume": {"raid": "raid1", "columns": 2}}, "columns is 2; raid1 has"),
-        ({"volume": {"raid": "raid6", "degraded": [1, 1]}}, "names member 1 twice"),
+        *(({"volume": volume}, words) for volume, words in (
+            ({"raid": "raid1", "columns": 2}, "columns is 2; raid1 has"),
+            ({"raid": "raid6", "degraded": [1, 1]}, "names member 1 twice"),
+            ({"raid": "raid10", "degraded": [2, 3]}, "array has failed"),
+            ({"raid": "raid5", "engine": "storage-spaces-parity", "columns": 3,
+              "degraded": [0, 3]}, "array has failed"),
+            ({"raid": "raid0", "rebuild": True}, "no redundancy"),
+            ({"raid": "raid5", "engine": "intel-vroc", "bitmap": "internal"}, "not Linux md"),
+            ({"raid": "raid10", "engine": "storage-spaces-mirror", "columns": 3}, "columns is 3"),
+            ({"raid": "raid5", "engine": "storage-spaces-parity", "columns": 2}, "at least 3"),
+            ({"raid": "raid5", "chunk": "12 KiB"}, "volume.chunk is 12 KiB; raid5 takes a power"),
+            ({"raid": "raid0", "chunk": "2 TB"}, "the smallest member holds"),
+            ({"raid": "raid0", "layout": "left-symmetric"}, "layout is 'left-symmetric'"),
+        )),
         ({"workload": {**LOAD, "fsync": 8}}, "fsync is about writes; the load only reads"),
         ({"workload": {**LOAD, "fdatasync": 8}}, "fdatasync is about writes"),
         ({"workload": {**LOAD, "sync": "dsync"}}, "sync is about writes"),
@@ -179,14 +191,20 @@ def test_a_goal_names_no_scenario_elsewhere(mail: Path) -> None:
         ("x = " + "9" * 5_000, "not TOML: Exceeds the limit"),
         ("name = 'x'\n" + "#" * (1 << 24), "larger than 16 MiB"),
         ("\0", "not TOML"),
+        ("drives = [", "not TOML"),
+        (b"\xff\xfe\x00", "not TOML"),
+        ("", "server is missing"),
+        ('[server]\nstack = "spdk"', "server.sockets is missing"),
+        (None, "no such file"),
         (WHOLE + f"[run]\nseed = 1{'0' * 400}", "seed"),
         (WHOLE + "[run]\nprecision = '" + "9" * 4_000 + "%'", "precision"),
         (WHOLE.replace("threads = 1", "threads = 1" + "0" * 30), "threads"),
     ],
 )
-def test_hostile_numbers_and_sizes(mail: Path, text: str, found: str) -> None:
+def test_files_that_are_no_scenario(mail: Path, text: str | bytes | None, found: str) -> None:
     path = mail / "s.toml"
-    path.write_text(text)
+    if text is not None:
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(InputError, match=found) as caught:
         load_scenario(path)
     assert "\n" not in str(caught.value)
