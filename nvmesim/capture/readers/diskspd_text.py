@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from nvmesim.capture.capture import OPS, Capture, Op
-from nvmesim.capture.checked_numbers import number, results, tell_apart, whole
+from nvmesim.capture.checked_numbers import LARGEST, number, results, tell_apart, whole
 from nvmesim.capture.readers import diskspd_xml
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import ScenarioError
@@ -17,7 +17,6 @@ from nvmesim.scenario.loads.diskspd import parse, size_bytes
 from nvmesim.warning import Warning
 
 FORMAT: Final = "diskspd-text"
-LARGEST: Final = 64 << 20
 TABLES: Final[dict[str, Op | None]] = {"Total IO": None, "Read IO": "read", "Write IO": "write"}
 
 _RESULTS = re.compile(r"Results for (?:timespan|job) (\d{1,9}):")

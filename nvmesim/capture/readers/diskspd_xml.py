@@ -34,12 +34,14 @@ from nvmesim.capture.capture import (
     OpResult,
 )
 from nvmesim.capture.checked_numbers import (
+    LARGEST,
     LONGEST_MS,
     MOST,
     S_PER_MS,
     number,
     parsed_xml,
     results,
+    seconds,
     tell_apart,
     whole,
 )
@@ -213,14 +215,14 @@ def _conditions(
 
 
 def _ops(
-    counts: Counts, seconds: float, means: dict[Op, Moments], percentiles: Percentiles
+    counts: Counts, duration_s: float, means: dict[Op, Moments], percentiles: Percentiles
 ) -> dict[Op, OpResult]:
     return {
         op: OpResult(
             count=c.count,
             bytes=c.bytes,
-            iops=c.count / seconds,
-            bytes_per_s=c.bytes / seconds,
+            iops=c.count / duration_s,
+            bytes_per_s=c.bytes / duration_s,
             lat=_latency(c, means.get(op, (None, None)), percentiles.get(op, {})),
         )
         for op, c in counts.items()
@@ -229,7 +231,7 @@ def _ops(
 
 
 def _latency(counts: DiskspdCounts, printed: Moments, table: dict[float, float]) -> Latency | None:
-    mean, stddev = map(_seconds, printed)
+    mean, stddev = map(seconds, printed)
     if counts.timed and counts.timed == counts.count:  # every thread says its own
         own = counts.latency_ms / counts.timed
         variance = max(counts.squares / counts.timed - own * own, 0.0)
@@ -240,17 +242,11 @@ def _latency(counts: DiskspdCounts, printed: Moments, table: dict[float, float])
     return Latency(
         count=counts.count,
         mean_s=mean,
-        min_s=_seconds(table.get(0.0)),
-        max_s=_seconds(table.get(100.0)),
+        min_s=seconds(table.get(0.0)),
+        max_s=seconds(table.get(100.0)),
         stddev_s=stddev,
         percentiles_s={p: v * S_PER_MS for p, v in sorted(table.items()) if 0 < p < 100},
     )
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    if milliseconds is None or not 0 <= milliseconds <= LONGEST_MS:
-        return None
-    return milliseconds * S_PER_MS
 
 
 def checked_table(table: dict[float, float], warnings: list[str], what: str) -> dict[float, float]:
@@ -277,8 +273,6 @@ def _cpu(span: TimeSpan) -> CpuUse | None:
 
 
 FORMAT: Final = "diskspd-xml"
-LARGEST: Final = 64 << 20
-"""Bytes; a result of 1,000 threads with a second-by-second series is about 20 MB."""
 MAX_DEPTH: Final = 32
 """DiskSpd nests 7 elements."""
 

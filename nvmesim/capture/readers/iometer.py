@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nvmesim.capture.capture import Capture, Conditions, CpuUse, Latency, Measurement, Op, OpResult
-from nvmesim.capture.checked_numbers import LONGEST_MS, S_PER_MS, access_of, number, results, whole
+from nvmesim.capture.checked_numbers import LARGEST, access_of, number, results, seconds, whole
 from nvmesim.capture.text import Head, Source, shown
 
 FORMAT: Final = "iometer"
-LARGEST: Final = 64 << 20
 HEADER: Final = "'Target Type"
 KINDS: Final = ("ALL", "MANAGER", "PROCESSOR", "WORKER", "DISK")
 NEEDED: Final = ("IOps", "Read IOps", "Write IOps", "Read I/Os", "Write I/Os", "Bytes Read")
@@ -162,17 +161,12 @@ def _op_result(row: Row, op: Op) -> OpResult | None:
     n_bytes = whole(row.get(bytes_column))
     if not count or iops is None or iops <= 0 or n_bytes is None:
         return None
-    mean = _milliseconds(row.get(f"Average {name} Response Time"))
-    longest = _milliseconds(row.get(f"Maximum {name} Response Time"))
+    mean = seconds(number(row.get(f"Average {name} Response Time")))
+    longest = seconds(number(row.get(f"Maximum {name} Response Time")))
     latency = Latency(count=count, mean_s=mean, max_s=longest) if mean is not None else None
     return OpResult(
         count=count, bytes=n_bytes, iops=iops, bytes_per_s=n_bytes / count * iops, lat=latency
     )
-
-
-def _milliseconds(text: str | None) -> float | None:
-    value = number(text)
-    return value * S_PER_MS if value is not None and 0 <= value <= LONGEST_MS else None
 
 
 def _cpu(processors: list[Row]) -> CpuUse | None:
