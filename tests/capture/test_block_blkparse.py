@@ -20,13 +20,9 @@ from nvmesim.capture.requests import table as request_table
 from nvmesim.capture.requests import table as tally
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
-from tests.capture.contract import DATA, counted, read_text, refused, table, written
+from tests.capture.contract import DATA, counted, read_text, refused, sample, table, written
 
 LINE = "259,1    1  {seq:7}     {time:.9f}   372  {action}  {rwbs} {sector} + {n} [{end}]\n"
-
-
-def sample(name: str) -> bytes:
-    return gzip.decompress((DATA / "blkparse" / f"{name}.txt.gz").read_bytes())
 
 
 def line(action: str, time: float, sector: int = 0, rwbs: str = "R", n: int = 8) -> str:
@@ -36,7 +32,7 @@ def line(action: str, time: float, sector: int = 0, rwbs: str = "R", n: int = 8)
 
 def test_latency_is_what_blkparse_t_prints() -> None:
     """With -t a C line carries the time since its D: the reader must find the same."""
-    printed = re.findall(rb" C .*\( *(\d+)\)", sample("rr_qd4_opt_t"))
+    printed = re.findall(r" C .*\( *(\d+)\)", sample("blkparse/rr_qd4_opt_t.txt.gz"))
     found = table(read_capture(DATA / "blkparse" / "rr_qd4_opt_t.txt.gz"))
     assert found["latency_ns"].to_list() == [int(t) for t in printed]
     assert len(printed) == 100

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from nvmesim.capture.capture import Capture, Latency, Op
+from nvmesim.capture.capture import Latency, Op
 from nvmesim.capture.readers.fio.normal_output import INHERITED, WRAPPED
 from nvmesim.capture.readers.fio.normal_section import NO_TIME, TRIMMED
 from nvmesim.capture.registry import read_capture
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
+from tests.capture.contract import read_text as read
 
 REPORTS = sorted((Path(__file__).parent / "mailed").glob("*.txt"))
 ROUNDED = 0.03
@@ -122,12 +123,6 @@ def changes() -> Iterator[tuple[str, Change]]:
 
 
 CHANGES = list(changes())
-
-
-def read(text: str, tmp_path: Path) -> Capture:
-    path = tmp_path / "mail.txt"
-    path.write_text(text + "\n", encoding="utf-8")
-    return read_capture(path)
 
 
 def assert_same_latency(found: Latency | None, whole: Latency | None) -> None:

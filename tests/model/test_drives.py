@@ -35,7 +35,6 @@ from nvmesim.network.distributions import (
 )
 from nvmesim.network.network import IN_ORDER
 from nvmesim.predict.result import Result
-from nvmesim.predict.simulate import simulate
 from nvmesim.rng import table_levels
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -64,11 +63,8 @@ PROBES = [{"name": n, "read": r, "threads": 1, "rate": "5000/s"} for n, r in (("
 
 def beside(folder: Path, rate: float, queue: str = "") -> tuple[Result, dict[str, GroupStats]]:
     """A run beside *rate* writes a second, and its groups by name."""
-    load = writes(rate - 5_000)
-    result = simulate(
-        scenario(folder, load, *PROBES, queue=queue), requests=600_000, reliefs=False,
-        certainty=False, over_time=True,
-    )  # fmt: skip
+    asked = scenario(folder, writes(rate - 5_000), *PROBES, queue=queue)
+    result = bare(asked, requests=600_000, over_time=True)
     return result, {group.name: group for group in result.groups}
 
 
@@ -105,10 +101,7 @@ def test_reads_wait_behind_saturated_writes_where_they_share_the_queue(tmp_path:
     ]
     means = {}
     for queue in ("", "queue = 100"):
-        result = simulate(
-            scenario(tmp_path, *loads, queue=queue), requests=400_000, reliefs=False,
-            certainty=False,
-        )  # fmt: skip
+        result = bare(scenario(tmp_path, *loads, queue=queue), requests=400_000)
         means[queue] = {g.name: g.mean_s for g in result.groups}
     # they pass: a program now and then; they share: as long as writes, but for the last in line
     passed, shared = means[""]["R"], means["queue = 100"]
@@ -268,10 +261,7 @@ def test_a_read_waits_for_the_rest_of_a_page(rate_k: int) -> None:
     """A die programs for rate x program / dies; half a page is left of it on average."""
     dies, program_us = 64, 80.0
     write = {"program": f"{program_us} us", "program_cv": 0.0, "buffer": "8 MiB"}
-    waits = {
-        "dies": dies, "commands": "3M/s",
-        "write": {**write, "unit": "4 KiB"},
-    }  # fmt: skip
+    waits = {"dies": dies, "commands": "3M/s", "write": {**write, "unit": "4 KiB"}}
     suspends = {**waits, "write": {**write, "suspend": "1 us"}}
     load = {"rate": f"{rate_k}k/s", "arrivals": "poisson", "read": 0.1, "threads_total": 16}
     means = [mixed(p, load, 200_000).read.latency.mean * 1e6 for p in (waits, suspends)]
@@ -288,8 +278,7 @@ def saturated(kib: int, read: dict[str, object]) -> float:
     """Reads/s of *kib* KiB of a drive whose controller is the ceiling at 4 KiB."""
     load = {"block_size": f"{kib} KiB", "read": 1.0, "threads": 16, "outstanding": 64}
     server = one_server(SIZED | {"read": read}, [load], cpu="epyc-9354", drive={"link": "pcie4 x4"})
-    run = bare(server, requests=30_000)
-    return run.total.iops.value
+    return bare(server, requests=30_000).total.iops.value
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.6, 1.0])
@@ -339,8 +328,7 @@ def test_a_large_read_takes_longer_alone(kib: int, more_us: float) -> None:
         load = {"block_size": f"{kib} KiB", "read": 1.0, "threads": 1, "outstanding": 1}
         drive = SIZED | {"read": read | {"channel": "4 us", "unit": "16 KiB", "die_cv": 0}}
         server = one_server(drive, [load], cpu="epyc-9354", drive={"link": "pcie4 x4"})
-        run = bare(server, requests=2_000)
-        return run.total.latency.mean * 1e6
+        return bare(server, requests=2_000).total.latency.mean * 1e6
 
     inside = 4 * (min(kib, 16) / 4 - 1)
     expected = max(0.0, more_us - inside)

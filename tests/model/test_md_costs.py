@@ -8,7 +8,7 @@ from nvmesim.model.lowered import caveats
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 GHZ = 3.0
 MEMORY = {
@@ -35,12 +35,9 @@ def tables(volume, load=None, *, drives=6, cores=16, sockets=1, **stack):
     }
 
 
-def plain(found, reliefs=False, **options):
-    return simulate(scenario_from_dict(found), reliefs=reliefs, certainty=False, **options)
-
-
 def run(*args, reliefs=False, **more):
-    return plain(tables(*args, **more), reliefs)
+    asked = scenario_from_dict(tables(*args, **more))
+    return simulate(asked, reliefs=reliefs, certainty=False)
 
 
 def row_us(members):
@@ -78,7 +75,7 @@ def test_threads_of_a_faster_host_pay_less_in_md_too(captured_on, times):
         captured = {"stack": captured_on, "stack_cycles": cycles}
         found["drives"][0]["profile"] = MEMORY | {"captured": captured}
         found["server"]["stack"] = "linux-libaio"
-        return plain(found).total.iops.value
+        return bare(found).total.iops.value
 
     assert rate(0.5) == pytest.approx(times * rate(1.0), rel=0.02)
 
@@ -203,7 +200,7 @@ def test_threads_that_share_a_drive_slow_each_other_and_a_file_each_is_tried():
     load = {"threads_total": 4, "outstanding": 32, "read": 1.0}
     shared = {**tables({}, load, drives=1, per_sharer=600), "volume": []}
     alone = {**tables({}, load, drives=1), "volume": []}
-    slow, fast = plain(shared), plain(alone)
+    slow, fast = bare(shared), bare(alone)
     assert slow.total.iops.value == pytest.approx(4e6 / ((3000 + 3 * 600) / GHZ / 1e3), rel=0.02)
     assert fast.total.iops.value == pytest.approx(4e6 / (3000 / GHZ / 1e3), rel=0.02)
     load = {"threads": 4, "outstanding": 32, "read": 1.0}
@@ -298,13 +295,13 @@ def test_reads_of_an_empty_drive_ask_no_die_and_wait_for_no_program():
     drive = {"profile": "samsung-980pro-1tb", "state": "empty"}
     load = {"threads": 1, "outstanding": 1, "read": 1.0}
     scenario = {**tables({}, load), "volume": [], "drives": [drive]}
-    empty, full = plain(scenario), plain({**scenario, "drives": [{**drive, "state": "fresh"}]})
+    empty, full = bare(scenario), bare({**scenario, "drives": [{**drive, "state": "fresh"}]})
     assert empty.total.latency.mean < 0.5 * full.total.latency.mean
     # A RAID5 write reads first: on full dies it would wait for what is being programmed.
     slow = {"extends": "samsung-980pro-1tb", "write": {"program": "5 ms"}}
     asked = tables({"raid": "raid5"}, {"threads": 1, "outstanding": 1, "read": 0.0})
     fast, other = (
-        plain({**asked, "drives": [{"profile": d, "count": 5, "state": "empty"}]}, requests=2000)
+        bare({**asked, "drives": [{"profile": d, "count": 5, "state": "empty"}]}, requests=2000)
         for d in ("samsung-980pro-1tb", slow)
     )
     assert other.total.latency.mean == pytest.approx(fast.total.latency.mean, rel=0.02)
@@ -314,7 +311,7 @@ def disks(depth, read=1.0, **drive):
     profile = {"extends": "hdd-7200", **drive}
     load = {"threads": 1, "outstanding": depth, "read": read}
     scenario = {**tables({}, load), "volume": [], "drives": [{"profile": profile}]}
-    return plain(scenario, requests=4_000)
+    return bare(scenario, requests=4_000)
 
 
 @pytest.mark.parametrize("read", [0.0, 1.0])

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from nvmesim.catalog import load as catalog
-from nvmesim.predict.simulate import simulate
 from nvmesim.study.measuring.measure import scenario_of_row
 from nvmesim.study.measuring.rows import PLAN, RAMP, SETTLE, Row
+from tests.servers import bare
 
 NOISE_OF_A_SECOND = 0.025
 """Standard deviation of the logarithm of the rate of one second: of all of them, it is less."""
@@ -25,10 +25,8 @@ PERCENTILES = ("50.000000", "90.000000", "99.000000", "99.900000")
 def report(row: Row, profile, *, rng: np.random.Generator, noise=0.01, share=1.0, seconds=10.0):
     """fio's report of *row* on the drive *profile*; *share* of its rate, as a throttling drive."""
     scenario = scenario_of_row(row, profile, "linux-io_uring", "pcie4 x4")
-    result = simulate(
-        scenario, seed=int(rng.integers(1 << 30)), requests=max(20_000, 40 * row.jobs * row.depth),
-        reliefs=False, over_time=False, certainty=False,
-    )  # fmt: skip
+    requests = max(20_000, 40 * row.jobs * row.depth)
+    result = bare(scenario, seed=int(rng.integers(1 << 30)), requests=requests, over_time=False)
     factor = share * math.exp(noise * rng.standard_normal())
     job = {
         "jobname": row.name, "error": 0, "job_runtime": round(1000 * seconds * row.jobs),

@@ -13,6 +13,7 @@ from nvmesim.study.choose import choose
 from nvmesim.study.sweep.point import Settings, columns, predict
 from nvmesim.ui import explore as exploring
 from tests.predict.scenarios import DRIVE as ROUND
+from tests.servers import bare
 
 DRIVE = {**ROUND, "write": {**ROUND["write"], "buffer": "8 MiB"}}
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
@@ -111,14 +112,10 @@ def test_two_designs_are_as_unsure_side_by_side_as_each_alone():
 
 def test_buffers_start_full_or_it_is_said_that_they_are_not_steady():
     """What was 10.8 M of 100,000 requests, and 7.48 M in the steady state."""
-    long = simulate(
-        scenario_from_dict(tables(drives=16, server=WIDE, read=0.7, threads=16, outstanding=32,
-                                  profile="intel-p4610-1.6tb")),
-        reliefs=False, certainty=False, over_time=False,
-    )  # fmt: skip
-    short = simulate(
-        long.resolved, reliefs=False, certainty=False, over_time=False, requests=100_000
-    )
+    asked = tables(drives=16, server=WIDE, read=0.7, threads=16, outstanding=32,
+                   profile="intel-p4610-1.6tb")  # fmt: skip
+    long = bare(asked, over_time=False)
+    short = bare(long.resolved, over_time=False, requests=100_000)
     wide = math.hypot(*(max(r.certainty.figures["iops"].simulation) for r in (long, short)))
     assert short.total.iops.value == pytest.approx(long.total.iops.value, rel=wide + 0.02)
     # It is nearly as fast as it drains, so neither is it full soon nor does it stay empty.
