@@ -10,6 +10,7 @@ from nvmesim.array_types import Bools, Floats
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.read_side import ENOUGH, OR_MIX
 from nvmesim.calibrate.evidence import Judged, percentiles_missed
+from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.points import Point
 from nvmesim.catalog.profile import Captured, DriveProfile, Residual, StackProfile
 
@@ -139,7 +140,7 @@ def captured(
 def caveats(
     reads: Sequence[Point], writes: Sequence[Point], judged: Sequence[Judged], included: bool
 ) -> Iterator[str]:
-    """Yield a sentence for each thing that the rows leave in doubt, and for each missed row.
+    """Yield a sentence for each thing that the rows leave in doubt, and one of the missed rows.
 
     *included*: the host's constant part is in the profile.
     """
@@ -152,10 +153,11 @@ def caveats(
         yield "no random writes were measured: the time of one is assumed"
     if not reads:
         yield "no random reads were measured: the time of one is assumed"
-    for j in far_off(judged, included):
+    if far := far_off(judged, included):
+        listed = [f"{j.point.name} {100 * j.residual['iops']:+.0f} %" for j in far]
         yield (
-            f"{j.point.name}: the fitted drive does {100 * j.residual['iops']:+.0f} % IOPS; the "
-            "model has no cause for that, or the row was disturbed"
+            f"the fitted drive does other IOPS than measured ({named(listed)}); the model has no "
+            f"cause for that, or {'the rows were' if far[1:] else 'the row was'} disturbed"
         )
     yield from percentiles_missed(judged)
 
@@ -203,14 +205,18 @@ def undetermined(
         listed = "; ".join(f"{100 * w:.0f} %: {e.name}" for e, w in others)
         yield (
             "these rows can be explained in several ways, and the intervals of predictions cover "
-            f"them all ({listed}); {_would_decide(rows, depths)}"
+            f"them all ({listed}); {_would_decide(rows, depths, others)}"
         )
     if sum(j.used for j in rows) == 1:
         yield "one row: at other depths every prediction is a guess"
 
 
-def _would_decide(rows: Sequence[Judged], depths: int) -> str:
-    """What tells explanations apart that *rows*, with reads at so many *depths*, do not."""
+def _would_decide(
+    rows: Sequence[Judged], depths: int, others: Sequence[tuple[Explanation, float]]
+) -> str:
+    """What tells *others* apart that *rows*, with reads at so many *depths*, do not."""
+    if any(e.reads is None and (e.ceiling or e.profile.rounds) for e, _ in others):
+        return "reads at a depth where IOPS no longer grow would decide"  # of a few numbers each
     mixes = [j for j in rows if 0 < j.point.read_fraction < 1 and j.point.random]
     if not mixes:
         return "a 70/30 capture would decide"

@@ -247,6 +247,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         if busy is not None:
             factor = 1 / thread_share(host, busy)
             found = _full_because(host, busy, "reads and writes do the same")
+            found += f" (a row of 4 x {busy.iodepth} would show if the drive was, instead)"
     if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
         return host
     factor = min(factor, 1 / asked)
