@@ -315,7 +315,9 @@ def _with_values(profile: Calibrated, changed: Mapping[str, Any], **update: Any)
         *path, last = key.split(".")
         target = values
         for part in path:
-            target = target.setdefault(part, {})
+            if target.get(part) is None:  # as JSON has what a profile is without
+                target[part] = {}
+            target = target[part]
         if value is False and isinstance(target.get(last), Mapping):
             del target[last]
         else:

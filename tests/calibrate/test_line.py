@@ -13,6 +13,8 @@ from nvmesim.calibrate.bench import free_host, measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.smallest.line import line_of
+from nvmesim.catalog.load import with_alternative
+from nvmesim.catalog.profile import DriveProfile
 
 
 def row(size, jobs, iops, *, read=0.0, drives=1, depth=1):
@@ -114,6 +116,70 @@ def test_a_ceiling_must_be_seen():
     flat = [row(4 * K, n, x) for n, x in ((1, 43e3), (4, 120e3), (16, 121e3))]
     assert not line_of(rising).has_ceiling
     assert line_of(flat).cap == pytest.approx(120.5e3, rel=0.02)
+
+
+VOLUME = {8: 14411.0, 32: 33871.0}
+"""Random requests/s of 8 KiB by depth of a Hyper-V volume; at 120 in flight it does 56k to 63k."""
+
+
+@pytest.mark.parametrize("read", [1.0, 0.7])
+def test_one_risen_row_tells_no_cap(read):
+    """A cap, dies that meet by chance, or batches: all make both rows, and part beyond them."""
+    rows = [row(8 * K, n, x, read=read) for n, x in VOLUME.items()]
+    fit = fit_drive(rows)
+    assert not fit.misses
+    kept = DriveProfile.model_validate(fit.profile.model_dump(mode="json"))  # as a scenario has it
+    explained = [kept, *(with_alternative(kept, a) for a in kept.alternatives)]
+    assert len(explained) == 3
+
+    def rates(jobs):
+        asked = row(8 * K, jobs, 1.0, read=read)
+        host = free_host(fit.profile.link)
+        return sorted(measure(p, host, asked, requests=20_000).iops for p in explained)
+
+    assert rates(32) == pytest.approx([VOLUME[32]] * 3, rel=0.08)
+    capped, *others = rates(120)
+    assert capped == pytest.approx(VOLUME[32], rel=0.05)
+    assert all(1.25 * capped < other < 2 * capped for other in others)
+    assert any("IOPS no longer grow would decide" in w for w in fit.warnings)
+
+
+def test_two_flat_rows_tell_a_cap():
+    rows = [row(8 * K, n, x, read=1.0) for n, x in {**VOLUME, 128: 34000.0}.items()]
+    fit = fit_drive(rows)
+    assert not fit.profile.alternatives
+    assert predicted(fit, row(8 * K, 512, 1.0, read=1.0)) == pytest.approx(34000, rel=0.05)
+
+
+def stream(jobs, iops, read=1.0, size=512 * K):
+    return Point("", read, False, size, 1, jobs, iops, None)
+
+
+def test_mixes_beside_streams_tell_random_requests():
+    """One shallow mix and a deeper one that does more; one deep mix alone tells no latency."""
+    streams = [stream(8, 1658.0), stream(16, 2306.0)]
+    mixes = [row(8 * K, n, x, read=0.7) for n, x in VOLUME.items()]
+    fit = fit_drive([*streams, *mixes])
+    assert max(abs(fit.residuals)) < 0.05
+    deep = fit_drive([*streams, mixes[1]])
+    unknown, known = (f.profile.read.base.value + f.profile.read.die.value for f in (deep, fit))
+    assert unknown < 100e6 < 500e6 < known
+
+
+@pytest.mark.parametrize("rows", [{1: 208.0, 8: 1500.0}, {8: 1658.0, 16: 2306.0}, {8: 1658.0}])
+def test_large_sequential_reads_of_a_remote_disk_are_met(rows):
+    """At low depth they wait longer than those of any drive; deeper ones that do more show it."""
+    fit = fit_drive([stream(n, x) for n, x in rows.items()])
+    assert not fit.misses
+    assert max(abs(fit.residuals)) < 0.02
+    read, (shallow, *more) = fit.profile.read, rows.items()
+    took = shallow[0] / shallow[1]
+    if not more:  # several in flight at a ceiling, for all that is known
+        assert read.stream_large is None
+        return
+    bytes_s = fit.profile.read_bandwidth
+    assert read.stream_large.value / 1e12 == pytest.approx(took, rel=0.2)
+    assert bytes_s.high > 1.5 * bytes_s.value > 1.5 * 0.98 * more[0][1] * 512 * K
 
 
 def test_one_flush_at_a_time_is_told_by_two_depths(consumer):

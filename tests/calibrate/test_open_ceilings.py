@@ -194,7 +194,7 @@ def test_mixes_alone_are_fitted():
         for n, iops in ((1, 24_554), (4, 94_463))
     ]
     fit = fit_drive(mixes, captured_on="linux-libaio,pcie4 x4,3.7 GHz")
-    assert any("all rows are mixes" in note for note in fit.warnings)
+    assert any("all random rows are mixes" in note for note in fit.warnings)
     assert [r.read for r in fit.profile.residuals] == [0.7, 0.7]
     host = parse_host("linux-libaio,pcie4 x4,3.7 GHz").host
     more = replace(mixes[0], jobs=8)

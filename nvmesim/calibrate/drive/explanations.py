@@ -112,6 +112,8 @@ class Explanation:
             said = ["no read reached a ceiling: only latency was measured"]
         if self.limit is not None:
             said.append(f"that of writes of {LIMITS[self.limit]}")
+        if self.profile.rounds is not None:
+            said = ["all that is queued is served in batches"]
         text = ", ".join(said)
         return text if self.ceiling else text.replace("that of writes", "the ceiling of writes is")
 
@@ -152,6 +154,8 @@ def difference(main: DriveProfile, other: DriveProfile) -> dict[str, Any]:
     if "write.commands" in mine and "write.commands" not in theirs:
         as_without = quantity_table(other, "commands")["value"]  # no fewer than all commands
         found["write.commands"] = {"value": as_without, "basis": "assumed"}
+    if main.rounds is not None and other.rounds is None:
+        found["rounds"] = False  # it has none
     if main.write.through != other.write.through:
         found["write.through"] = other.write.through
     return found

@@ -256,8 +256,9 @@ def _best(
     best = first
     if not first.profile.sorts:
         beside = rows.mixes, rows.others
-        best = smaller(first, host, rows.reads, rows.writes, beside, tell)
-    others = others if best is first else []
+        reads = rows.reads if rows.are_measured else rows.mixes
+        (best, _), *likely = smaller(first, host, reads, rows.writes, beside, tell)
+        others = others if best is first else likely
     profile = best.profile
     if rows.streamed:  # their bytes, now that the time beside these is known
         deep = [p for p in rows.plain if p.read_fraction == 0 and p not in rows.streamed]

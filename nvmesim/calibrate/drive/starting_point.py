@@ -143,7 +143,8 @@ def fit_stream(
         if stated:  # what the link hides is not found from above
             usual = min(usual, max(1.02 * top, SHOWN_OF_LINK * host.link.raw_bytes_per_s))
     points = [p for p in points if not _meets_commands(p, usual)] or points
-    waiting = [p for p in points if _tells_wait(p, max(top, usual))]
+    full = [p for p in points if _is_full(p, points, usual, lone_s)]
+    waiting = [p for p in points if p not in full and _tells_wait(p, max(top, usual))]
     is_deep = len(waiting) < len(points)
     # behind SATA an arm may be waited for
     may_wait = {"pcie": lone_s > 0, "sata": 0 < lone_s < SLOWEST_FLASH_S}
@@ -151,8 +152,9 @@ def fit_stream(
         if not is_deep:
             parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
         kinds = _waits(waiting) if is_read else {"write.base": waiting}
+        moved = top if is_deep else usual
         parameters += [
-            _wait(key, rows, lone_s * 1e12, is_read=is_read, is_deep=is_deep)
+            _wait(key, rows, lone_s * 1e12, moved, is_read=is_read, is_deep=is_deep)
             for key, rows in kinds.items()
         ]
 
@@ -164,7 +166,7 @@ def fit_stream(
 
     found = solved(points, host, made, parameters, rounds=STREAM_ROUNDS, shape=False)
     rate, ends = found.best["bandwidth"], found.ends["bandwidth"]
-    low, high = min(0.98 * rate, ends[0]), max(1.02 * rate, ends[1])
+    low, high = min(0.98 * rate, ends[0]), max(1.02 * rate, ends[1], _beyond(full, points))
     basis: Literal["fitted", "assumed"] = "fitted" if is_deep or len(parameters) == 1 else "assumed"
     quantity = Quantity(value=rate, low=low, high=high, basis=basis, source=source)
     return with_numbers(made(found.best) if is_read else profile, {key: quantity})
@@ -180,13 +182,21 @@ def _waits(waiting: Sequence[Point]) -> dict[str, list[Point]]:
 
 
 def _wait(
-    name: str, waiting: Sequence[Point], lone_ps: float, *, is_read: bool, is_deep: bool
-) -> Parameter:
-    """What comes before the data, up to a random request's latency; of large reads up to more."""
+    name: str, waiting: Sequence[Point], lone_ps: float, width: float, *, is_read: bool,
+    is_deep: bool,
+) -> Parameter:  # fmt: skip
+    """What comes before the data, up to a random request's latency; of large reads up to more.
+
+    A remote disk's large reads take longer than those of any drive: what their rows take, less the
+    time of their bytes at *width* bytes/s.
+    """
     if not is_read or any(p.block_size < LARGE for p in waiting):
         return Parameter(name, lone_ps / 2, low=min(LEAST_WAIT_PS, lone_ps / 4), high=lone_ps)
     start, most = LARGE_WAIT[0] * lone_ps, LARGE_WAIT[2] * lone_ps
     sd = 0.0 if is_deep else LARGE_WAIT[1]
+    took = min(laws.in_flight(p) / p.iops - p.block_size * p.targets / width for p in waiting)
+    if (took_ps := 1e12 * took) > most:
+        start, most = (took_ps, 2 * took_ps) if is_deep else (start, took_ps)
     return Parameter(name, start, low=min(LEAST_WAIT_PS, lone_ps / 4), high=most, prior_sd=sd)
 
 
@@ -232,6 +242,44 @@ def _tells_wait(point: Point, top: float) -> bool:
     return few or (
         moved < FEW_BYTES * top and laws.in_flight(point) <= FEW_REQUESTS * point.targets
     )
+
+
+def _is_full(point: Point, others: Sequence[Point], usual: float, lone_s: float) -> bool:
+    """True if a large sequential *point* was at a ceiling.
+
+    It did hardly more than one of *others* of fewer requests (its rate grew by less than half as
+    much as its depth, as logarithms), or several took longer than any drive's of *usual* bytes/s
+    whose lone random read takes *lone_s*, and no row of more did more.
+    """
+    p = point
+    if p.block_size < LARGE:
+        return False
+    grew = [
+        (math.log(q.iops / p.iops), math.log(q.outstanding / p.outstanding)) for q in others
+        if (q.block_size, q.targets) == (p.block_size, p.targets)
+    ]  # fmt: skip
+    if any(deeper < 0 and 2 * more > deeper for more, deeper in grew):
+        return True
+    flight = laws.in_flight(p)
+    slowest = LARGE_WAIT[2] * lone_s + flight * p.block_size / p.targets / usual
+    is_slow = flight > laws.SHALLOW * p.targets and flight / p.iops > slowest
+    return is_slow and not any(more > ALIKE and deeper > 0 for more, deeper in grew)
+
+
+def _beyond(full: Sequence[Point], others: Sequence[Point]) -> float:
+    """Bytes/s that *full* rows leave open: where the time of a request goes on as it grew.
+
+    A queue before one server is as fast as its busiest row; requests that meet by chance at one of
+    many servers wait longer with each further one, and are never quite at their ceiling.
+    """
+    open_ = 0.0
+    for p in full:
+        for q in others:
+            deeper = p.outstanding - q.outstanding
+            longer = p.outstanding / p.iops - q.outstanding / q.iops
+            if (q.block_size, q.targets) == (p.block_size, p.targets) and min(deeper, longer) > 0:
+                open_ = max(open_, deeper / longer * p.block_size / p.targets)
+    return open_
 
 
 def with_payload(host: BenchHost, points: Sequence[Point], notes: list[str]) -> BenchHost:

@@ -38,6 +38,11 @@ class DividedRows:
         return max(mixed, default=0)
 
     @property
+    def are_measured(self) -> bool:
+        """True if `reads` are rows, and not what mixes hold."""
+        return all(p in self.plain for p in self.reads)
+
+    @property
     def others(self) -> list[Point]:
         """Those of `plain` that neither reads nor writes nor mixes are."""
         return [p for p in self.plain if p not in (*self.reads, *self.writes, *self.mixes)]
@@ -63,6 +68,8 @@ def divided(
     mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random] + mixed
     if not any(p.read_fraction in (0, 1) for p in free):
         reads = reads_of_mixes(mixes, notes)
+    elif not (reads or writes) and (waited := [p for p in mixes if tells_wait(p, mixes)]):
+        reads = reads_of_mixes(waited, notes)
     elif not writes:
         writes = writes_of_mixes(mixes, reads, notes)
     return DividedRows(given, free, plain, reads, writes, mixes, streamed)
@@ -79,7 +86,7 @@ def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
 
 
 def reads_of_mixes(mixes: Sequence[Point], notes: list[str]) -> list[Point]:
-    """Reads that *mixes* hold, where no row is of reads or writes alone; *notes* get why.
+    """Reads that *mixes* hold, where no random row is of reads or writes alone; *notes* get why.
 
     A write is taken to last as long as drives with a buffer take (`LONE_S`), reads the rest of a
     request's time. Raises FitError where there are no random mixes either.
@@ -97,10 +104,24 @@ def reads_of_mixes(mixes: Sequence[Point], notes: list[str]) -> list[Point]:
         read = replace(p, read_fraction=1.0, iops=in_flight(p) / alone, mean_s=alone)
         found.append(replace(read, percentiles_s={}, body_s={}))
     notes.append(
-        f"all rows are mixes: a write is taken to last {1e6 * LONE_S[False]:.3g} us, reads what is "
-        "left; rows of reads alone and of writes alone would tell them apart"
+        f"all random rows are mixes: a write is taken to last {1e6 * LONE_S[False]:.3g} us, reads "
+        "what is left; rows of reads alone and of writes alone would tell them apart"
     )
     return found
+
+
+def tells_wait(mix: Point, others: Sequence[Point]) -> bool:
+    """True if *mix* tells how long its requests take: few in flight, or *others* of more do more.
+
+    One row of many requests may be at any ceiling, of its threads or of bytes.
+    """
+    return mix.outstanding <= SHALLOW * mix.targets or any(
+        p.outstanding > mix.outstanding and p.iops > NO_FASTER * mix.iops
+        for p in others
+        if (p.read_fraction, p.block_size, p.targets) == (
+            mix.read_fraction, mix.block_size, mix.targets
+        )
+    )  # fmt: skip
 
 
 TELLS: Final = 0.2

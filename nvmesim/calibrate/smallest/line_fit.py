@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -21,12 +21,12 @@ from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.drive.batch_service import served_in_rounds
-from nvmesim.calibrate.drive.explanations import Explanation
+from nvmesim.calibrate.drive.explanations import LEAST, Explanation
 from nvmesim.calibrate.drive.gate import MISS
-from nvmesim.calibrate.drive.read_side import Progress, host_ps
+from nvmesim.calibrate.drive.read_side import BEYOND, Progress, host_ps
 from nvmesim.calibrate.drive.starting_point import SHEET_KEYS, SLOWEST_FLASH_S, fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
-from nvmesim.calibrate.evidence import Side, with_draws
+from nvmesim.calibrate.evidence import Ceiling, Side, with_draws
 from nvmesim.calibrate.infer.optimum import scattered, solved
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
 from nvmesim.calibrate.points import LONE_S, Point, sources
@@ -64,52 +64,74 @@ DIES: Final = 128
 DRAIN: Final = 1.3
 """Bytes/s that a write buffer drains at least, in units of the rows': what they wait for must
 be the bandwidth that is fitted to them. Assumed: the drain is busy for three quarters of a row."""
-Kind = Literal["plain", "cap", "batch"]
+Kind = Literal["plain", "cap", "bank", "batch"]
 KEYS: Final[dict[tuple[str, Kind], dict[str, tuple[str, ...]]]] = {
     **{("reads", kind): {
         "latency": ("read.base", "read.die"), "bandwidth": ("read_bandwidth",),
         "rate": ("commands",), "transfer": ("read.channel",),
     } for kind in ("plain", "cap")},
+    ("reads", "bank"): {
+        "latency": ("read.base", "read.die"), "bandwidth": ("read_bandwidth",), "rate": ("dies",),
+    },
     ("writes", "plain"): {
         "latency": ("write.base",), "bandwidth": ("write_bandwidth",), "rate": ("write.program",),
     },
     ("writes", "cap"): {
         "latency": ("write.base",), "bandwidth": ("write_bandwidth",), "rate": ("write.commands",),
     },
-    ("reads", "batch"): {"latency": ("rounds.base",), "bandwidth": ("read_bandwidth",)},
+    ("reads", "batch"): {
+        "latency": ("rounds.base",), "bandwidth": ("read_bandwidth",), "each": ("rounds.read",),
+    },
     ("writes", "batch"): {"latency": ("rounds.base",), "bandwidth": ("write_bandwidth",)},
 }  # fmt: skip
 """Numbers of the profile that each number of a line sets, by operation and kind."""
 SAID: Final[dict[Kind, str]] = {
     "plain": "a latency and a bandwidth", "cap": "a latency, a bandwidth and a cap on requests",
+    "bank": "a latency, a bandwidth and few dies",
     "batch": "batches of all that is queued, and a bandwidth,",
 }  # fmt: skip
 EACH_PS: Final = 1e6
 """What each request adds to a batch besides its bytes, where rows tell no more than a batch's own
 time. Assumed: 1 us."""
+CEILING: Final[dict[Kind, Ceiling]] = {"bank": "dies", "cap": "controller"}
+"""What a ceiling of reads is of."""
+LIKELY: Final[dict[Kind, float]] = {"bank": 0.6, "cap": 0.4, "batch": 0.2}
+"""Weights of ceilings of reads before the rows are looked at: as `explanations.PRIOR`, and batches
+as writes without a buffer there."""
 
 
 def fit_line(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress, *,
     batches: bool = False,
-) -> Side:  # fmt: skip
-    """The best line for *points*, all of one operation; *batches*: batch service may be tried.
+) -> list[tuple[Side, float]]:  # fmt: skip
+    """The best line for *points*, all of one operation, and others as likely, with weights.
 
-    Its cost is -2 log likelihood + k log n.
+    *batches*: batch service may be tried. Costs are -2 log likelihood + k log n. A row that waited
+    shows that something was full, and one of more depth that does no more shows a cap. Without that
+    the next row may as well do more, as with dies that meet by chance: both are carried.
     """
     points = [_closed(p) for p in points]
     line = line_of(points)
-    stated = host.sheet.get("random_read" if points[0].read_fraction == 1 else "random_write")
+    stated = host.sheet.get("random_read" if points[0].read_fraction > 0 else "random_write")
     # a data sheet's rate is of small requests: a cap on large ones below it is one on bytes
     is_capped = math.isfinite(line.cap) and not (stated and line.cap < stated.value / 2)
+    is_read = points[0].read_fraction > 0
     kinds: list[Kind] = ["cap" if is_capped else "plain"]
     if is_capped and batches:
         kinds.append("batch")
-    best = _fitted(template, host, points, line, kinds[-1], tell)
-    for kind in kinds[-2::-1]:  # a batch has fewer numbers than a cap
-        found = _fitted(template, host, points, line, kind, tell)
-        best = found if found.cost < best.cost - GAIN else best
-    return best
+    if is_capped and is_read:
+        kinds.append("bank")
+    tried = [_fitted(template, host, points, line, kind, tell) for kind in kinds]
+    if not (is_capped and is_read):  # a batch has fewer numbers than a cap
+        first, *more = tried
+        best = more[0] if more and first.cost >= more[0].cost - GAIN else first
+        return [(best, 1.0)]
+    least = min(side.cost for side in tried)
+    likely = [LIKELY[kind] * math.exp((least - side.cost) / 2)
+              for kind, side in zip(kinds, tried, strict=True)]  # fmt: skip
+    total = sum(likely)
+    found = sorted(zip(tried, likely, strict=True), key=lambda pair: -pair[1])
+    return [(side, w / total) for side, w in found if w >= LEAST * total]
 
 
 NEAR_ALL: Final = 0.8
@@ -209,6 +231,7 @@ def _fitted(
         profile, columns, evidence(off.tolist(), count),
         unidentified=dict.fromkeys(open_keys, f"{op} at a depth where IOPS no longer grow"),
         notes=(f"{op}: {SAID[kind]} explain the rows with {count} numbers",),
+        ceiling=CEILING.get(kind) if op == "reads" else None,
     )  # fmt: skip
 
 
@@ -222,7 +245,7 @@ def _parameters(
     if kind == "batch":
         lone = 0.8e12 * min(p.outstanding / p.iops for p in points)
     found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
-    is_read = points[0].read_fraction == 1
+    is_read = points[0].read_fraction > 0
     if not is_read and kind != "batch" and host.link.kind == "pcie":
         usual, is_known = laws.unloaded_latency_s(
             points, read=False, stated=host.sheet.get("write_latency")
@@ -254,7 +277,11 @@ def _parameters(
                 "bandwidth", start, 1.02 * moved, 4 * start, prior_sd=beyond_sd, told=False
             )
         found.append(bandwidth)
-    if kind == "cap":
+    elif kind == "batch" and is_read:  # a time of a batch, and as much more as the rate grows less
+        each = 1e12 / top
+        found[0] = replace(found[0], start=max(lone - each, lone / 4))
+        found.append(Parameter("each", each / 2, low=EACH_PS / 10, high=each))
+    if kind in ("cap", "bank"):
         found.append(Parameter("rate", max(line.cap, 1.01 * top), low=top / 1.3, high=30 * top))
     elif kind == "plain":
         beyond, sd = _open_rate(points, host, top, line.bandwidth)
@@ -266,7 +293,7 @@ def _is_lone_flash(points: Sequence[Point]) -> bool:
     """True if *points* are reads of flash, one at a time: their bytes move apart from others'."""
     lone = min(p.outstanding / p.iops for p in points)
     alone = all(p.outstanding <= p.targets for p in points)
-    return points[0].read_fraction == 1 and alone and MEDIA_S < lone < SLOWEST_FLASH_S
+    return points[0].read_fraction > 0 and alone and MEDIA_S < lone < SLOWEST_FLASH_S
 
 
 def _open_rate(
@@ -307,7 +334,7 @@ def _lasts(template: DriveProfile, points: Sequence[Point]) -> bool:
 def _maker(
     template: DriveProfile, points: Sequence[Point], kind: Kind
 ) -> Callable[[Mapping[str, float]], DriveProfile]:
-    is_read = points[0].read_fraction == 1
+    is_read = points[0].read_fraction > 0
     small, large = (f(p.block_size for p in points) for f in (min, max))
     is_capped = kind == "cap" or _lasts(template, points)
     busiest = max(p.iops * p.block_size / p.targets for p in points)
@@ -318,7 +345,10 @@ def _maker(
         if "bandwidth" in at:
             profile = with_numbers(profile, {key: at["bandwidth"]})
         if kind == "batch":
-            return _in_batches(profile, at["latency"], is_read)
+            return _in_batches(profile, at["latency"], at.get("each", EACH_PS), is_read)
+        if kind == "bank":
+            # few dies are no reason for a large read to take them all
+            return _with_few_dies(profile, at["latency"], at["rate"], max(large, LARGE))
         if is_read:
             return _with_reads(profile, at["latency"], at["rate"], large, at.get("transfer"))
         profile = with_numbers(profile, {"write.unit": small})
@@ -351,8 +381,20 @@ def _with_reads(
     })  # fmt: skip
 
 
-def _in_batches(template: DriveProfile, base_ps: float, is_read: bool) -> DriveProfile:
-    each = Quantity(value=EACH_PS)
+def _with_few_dies(
+    template: DriveProfile, latency_ps: float, rate: float, unit: int
+) -> DriveProfile:
+    """*template* with reads that are slower the more of them meet at its dies, up to *rate* a s."""
+    drive = _with_reads(template, latency_ps, BEYOND * rate, unit, None)
+    dies = max(1, round(laws.LIKELY_SHARE * latency_ps * rate / 1e12))
+    die = min(dies / rate * 1e12, 0.99 * latency_ps)
+    return with_numbers(drive, {"dies": dies, "read.die": die, "read.base": latency_ps - die})
+
+
+def _in_batches(
+    template: DriveProfile, base_ps: float, each_ps: float, is_read: bool
+) -> DriveProfile:
+    each = Quantity(value=each_ps)
     said = each.model_copy(update={"source": "as the operation that was measured"})
     rounds = Rounds(
         base=Quantity(value=base_ps),
@@ -372,8 +414,12 @@ LARGE_NUMBERS: Final = 2
 def smaller(
     best: Explanation, host: BenchHost, reads: Sequence[Point], writes: Sequence[Point],
     rest: Sequence[Sequence[Point]], tell: Progress,
-) -> Explanation:  # fmt: skip
-    """*best*, or what explains *reads* and *writes* with fewer numbers, and the *rest* no worse."""
+) -> list[tuple[Explanation, float]]:  # fmt: skip
+    """*best*, or what explains *reads* and *writes* with fewer numbers, and the *rest* no worse.
+
+    With others that are as likely, and weights.
+    """
+    likely = [(best, 1.0)]
     for points, others in ((reads, writes), (writes, reads)):
         loads = {(p.block_size, p.jobs, p.iodepth, p.targets) for p in points}
         if len(loads) < 2 or best.profile.rounds is not None:
@@ -381,14 +427,18 @@ def smaller(
         off = [_off(best.profile, host, p) for p in points]
         if not _is_asked(points, off):
             continue
-        found = fit_line(best.profile, host, points, tell, batches=not others)
-        if evidence(off, _numbers(best, points)) <= found.cost - GAIN:  # it earns its numbers
+        lines = fit_line(best.profile, host, points, tell, batches=not others)
+        least = min(side.cost for side, _ in lines)
+        if evidence(off, _numbers(best, points)) <= least - GAIN:  # it earns its numbers
             continue
-        made = _adopted(best, found, is_read=points is reads)
-        worse = [_off_all(made.profile, host, p) - _off_all(best.profile, host, p) for p in rest]
+        is_read = points is reads
+        made = [(_adopted(e, side, is_read=is_read), w * share)
+                for e, w in likely for side, share in lines]  # fmt: skip
+        worse = [_off_all(made[0][0].profile, host, p) - _off_all(best.profile, host, p)
+                 for p in rest]  # fmt: skip
         if max(worse) <= MISS:
-            best = made
-    return best
+            likely, best = made, made[0][0]
+    return likely
 
 
 def _off(profile: DriveProfile, host: BenchHost, point: Point) -> float:
@@ -437,7 +487,9 @@ def _adopted(best: Explanation, found: Side, *, is_read: bool) -> Explanation:
     length = len(next(iter(found.columns.values())))
     kept = {k: np.resize(v, length) for k, v in kept.items()}
     rest = replace(best, joint=kept, unidentified=unidentified)
-    own: dict[str, None] = dict.fromkeys(("ceiling", "reads") if is_read else ("limit", "writes"))
+    own: dict[str, Any] = {"ceiling": found.ceiling, "reads": None} if is_read else {
+        "limit": None, "writes": None,
+    }  # fmt: skip
     return replace(rest.having(found, **own), cost=best.cost)
 
 
