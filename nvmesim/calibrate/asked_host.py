@@ -146,11 +146,11 @@ def parse_clock(text: str) -> float:
     number, _, unit = text.strip().partition(" ")
     if not unit and number.lower().endswith("ghz"):
         number, unit = number[:-3], "GHz"
-    if unit.strip() not in FREQUENCY_HZ:
+    if unit.strip() not in FREQUENCY_HZ and not number[:1].isdigit():
         return cast(CpuProfile, load.load("cpu", text.strip())).ghz.value
     try:
         ghz = float(number) * FREQUENCY_HZ[unit.strip()] / FREQUENCY_HZ["GHz"]
-    except ValueError:
+    except (KeyError, ValueError):
         raise UnitError(f"{text!r} is not a clock; write for example '2.4 GHz'") from None
     low, high = GHZ_RANGE
     if not low <= ghz <= high:

@@ -54,7 +54,9 @@ def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
         raise error(f"{path}: cannot be read: {reason.strerror}") from None
     except RecursionError:
         raise error(f"{path}: is nested too deeply; write it as plain tables") from None
-    except ValueError as reason:  # no TOML, no text, or a number of thousands of digits
+    except UnicodeDecodeError:
+        raise error(f"{path}: not TOML: it is no text; name a TOML file") from None
+    except ValueError as reason:  # no TOML, or a number of thousands of digits
         raise error(f"{path}: not TOML: {' '.join(str(reason).split())}") from None
 
 

@@ -101,7 +101,12 @@ def concluded(answer: RunAnswer, run: RunOptions, progress: Progress | None = No
         try:
             answer.explore(run.reliefs, run.curve, run.certainty, progress)
         except KeyboardInterrupt:
-            answer.warnings.append(Warning("interrupted", "interrupted: what-ifs were left out"))
+            answer.warnings.append(
+                Warning(
+                    "interrupted",
+                    "interrupted: what was not tried yet is left out, and intervals may be too narrow",
+                )
+            )
             answer.interrupted = True
     if run.certainty:
         answer.judge(run.without_source)

@@ -105,6 +105,7 @@ def test_a_host_as_text():
         ("linux-io_uring,pcie9 x4", UnitError, "link of the captures: 'pcie9'"),
         ("linux-io_uring,pcie4 x4,99 GHz", UnitError, "0.5 to 8 GHz"),
         ("linux-io_uring,,xeon-gold-613", CatalogError, "did you mean 'xeon-gold-613"),
+        ("linux-io_uring,,2.9 GB", UnitError, "'2.9 GB' is not a clock"),
         ("linux-io_uring,,x GHz", UnitError, "write for example '2.4 GHz'"),
         ("", InputError, "write STACK"),
         ("a,b,c,d", InputError, "write STACK"),

@@ -320,7 +320,7 @@ def _check_law(
     is_kept_full = conditions.offered_iops is None and conditions.sync is None
     do = "check iops, the latency, jobs and iodepth of this row"
     if FACTOR[0] < ratio < FACTOR[1]:
-        do = "is it in nanoseconds? Write us"
+        do = "it is a thousand times too long: is its unit another? Write us, or the unit after it"
     elif is_kept_full and FACTOR[0] < 1 / ratio < FACTOR[1]:
         do = "is it in milliseconds? Write us, or the unit after the number"
     elif ratio <= IMPOSSIBLE:

@@ -96,6 +96,7 @@ def choice_page(choice: Choice, title: str) -> str:
 def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
     """The answer, the chart, those that meet the goal, and why the others do not."""
     from nvmesim.show.charts.designs import choice_chart
+    from nvmesim.study.sweep.point import BETWEEN
 
     met = [c for c in (choice.chosen, *choice.runner_ups) if c is not None]
     chart = f"Throughput against {choice.goal.objective.minimize}"
@@ -104,7 +105,7 @@ def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
         b.Charts(lambda: {chart: (choice_chart(choice), words.texts("designs")["choice"])}),
     ]  # fmt: skip
     if met:
-        warnings = str(met[0].row.get("warnings") or "").split("; ")
+        warnings = str(met[0].row.get("warnings") or "").split(BETWEEN)
         parts += [_met(choice, met), b.Warnings(tuple(text for text in warnings if text))]
     rejected = [c for c in choice.candidates if c.state == "rejected"]
     if rejected:

@@ -48,6 +48,8 @@ RESULT_COLUMNS: Final = (
     *(f"busy_{kind.replace('-', '_')}" for kind in KINDS),
     "requests", "converged", "warnings", "assumptions", "error",
 )  # fmt: skip
+BETWEEN: Final = " | "
+"""Between the warnings of a point, which stand in one cell: no warning has it."""
 _TYPES: Final[dict[str, Any]] = {
     **dict.fromkeys(("verdict", "station", "fullest", "outside", "warnings", "error"), pl.String),
     **dict.fromkeys(("outstanding", "requests", "assumptions"), pl.Int64),
@@ -173,7 +175,7 @@ def columns(result: Result) -> dict[str, Any]:
     warnings = [w for w in result.warnings if w.code != "few-samples"]
     row |= {
         "requests": result.requests, "converged": result.converged,
-        "warnings": "; ".join(warnings) or None, "assumptions": len(result.assumptions),
+        "warnings": BETWEEN.join(warnings) or None, "assumptions": len(result.assumptions),
         "error": None,
     }  # fmt: skip
     plain = {key: v.item() if hasattr(v, "item") else v for key, v in row.items()}
