@@ -164,7 +164,7 @@ def test_cells_that_cannot_be(row: str, found: str, tmp_path: Path) -> None:
         # what two cells say of each other
         (RATE_AND_LATENCY + "200\n", "line 2: lat_mean_us: .*12,500 IOPS at 200 us .* 80 us"),
         (RATE_AND_LATENCY + "0.08\n", "line 2: lat_mean_us: .*is it in milliseconds"),
-        (RATE_AND_LATENCY + "80000\n", "line 2: lat_mean_us: .*is it in nanoseconds"),
+        (RATE_AND_LATENCY + "80000\n", "line 2: lat_mean_us: .*a thousand times too long"),
         (
             BANDWIDTH + "128 KiB,25000,3125\n",
             r"line 2: bw_mb_s.*are 3,276\.8, not 3,125; is it bw_mib_s\?",
