@@ -9,8 +9,9 @@ from nvmesim.calibrate.bench import BenchHost
 from nvmesim.capture.capture import Captures, Measurement
 from nvmesim.capture.caveats import CLAIMS
 from nvmesim.catalog import load
+from nvmesim.catalog.engine_profile import FileSystem, Guest
 from nvmesim.catalog.links import Link, parse_link
-from nvmesim.catalog.profile import CpuProfile, FileSystem, Guest, StackProfile
+from nvmesim.catalog.profile import CpuProfile, StackProfile
 from nvmesim.errors import InputError, UnitError
 from nvmesim.units import FREQUENCY_HZ
 

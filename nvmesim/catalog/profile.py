@@ -13,8 +13,6 @@ from pydantic import Field, model_validator
 
 from nvmesim.catalog.engine_profile import CYCLES as CYCLES
 from nvmesim.catalog.engine_profile import FileSection as FileSection
-from nvmesim.catalog.engine_profile import FileSystem as FileSystem
-from nvmesim.catalog.engine_profile import Guest as Guest
 from nvmesim.catalog.engine_profile import RaidEngineProfile as RaidEngineProfile
 from nvmesim.catalog.engine_profile import StackProfile as StackProfile
 from nvmesim.catalog.quantity import Alternative as Alternative
@@ -143,7 +141,6 @@ class ReadSide(Frozen):
     """Constant part of a read that was read ahead. None: see `stream_ps`."""
     unmapped: bool = False
     """Nothing was written: the controller answers by itself, and waits for no die."""
-
     stream_large: Time | None = None
     """The same of a read of `AHEAD` bytes or more. None: see `stream_ps`."""
     stream_commands: Number | None = None
