@@ -101,12 +101,8 @@ def concluded(answer: RunAnswer, run: RunOptions, progress: Progress | None = No
         try:
             answer.explore(run.reliefs, run.curve, run.certainty, progress)
         except KeyboardInterrupt:
-            answer.warnings.append(
-                Warning(
-                    "interrupted",
-                    "interrupted: what was not tried yet is left out, and intervals may be too narrow",
-                )
-            )
+            said = "interrupted: what was left is not tried, and intervals may be too narrow"
+            answer.warnings.append(Warning("interrupted", said))
             answer.interrupted = True
     if run.certainty:
         answer.judge(run.without_source)
