@@ -61,6 +61,8 @@ APART: Final = 64
 requests' bytes move at once. Assumed: enough that its bandwidth limits first."""
 DIES: Final = 128
 """Dies of a drive that shows none: enough that two requests hardly meet."""
+MOST_DIES: Final = 1024
+"""Dies of a bank that is tried as few: of deep rows alone a latency would ask for ten thousands."""
 DRAIN: Final = 1.3
 """Bytes/s that a write buffer drains at least, in units of the rows': what they wait for must
 be the bandwidth that is fitted to them. Assumed: the drain is busy for three quarters of a row."""
@@ -144,7 +146,6 @@ LASTING: Final = 0.05
 """Small random writes/s, as a share of the bytes of the link, from which on they are taken to be
 limited by nothing but bytes: half of what data sheets let last (0.10). Assumed: caches and fresh
 flash are no slower for small writes."""
-
 BESIDE_LINK: Final = 1.1
 """Bandwidth of a drive whose rows its link stopped, in units of theirs. Assumed: drives are built
 for their links."""
@@ -381,12 +382,11 @@ def _with_reads(
     })  # fmt: skip
 
 
-def _with_few_dies(
-    template: DriveProfile, latency_ps: float, rate: float, unit: int
-) -> DriveProfile:
+def _with_few_dies(template: DriveProfile, latency_ps: float, rate: float,
+                   unit: int) -> DriveProfile:  # fmt: skip
     """*template* with reads that are slower the more of them meet at its dies, up to *rate* a s."""
     drive = _with_reads(template, latency_ps, BEYOND * rate, unit, None)
-    dies = max(1, round(laws.LIKELY_SHARE * latency_ps * rate / 1e12))
+    dies = min(max(1, round(laws.LIKELY_SHARE * latency_ps * rate / 1e12)), MOST_DIES)
     die = min(dies / rate * 1e12, 0.99 * latency_ps)
     return with_numbers(drive, {"dies": dies, "read.die": die, "read.base": latency_ps - die})
 
