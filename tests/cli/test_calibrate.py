@@ -137,7 +137,7 @@ randread,4 KiB,1,8,92000,87
         ),
         (None, [], "name captures of a drive, or --datasheet FILE"),
         (None, ["--datasheet", "s.toml", "--empirical"], "leave it out with --stack"),
-        (None, ["--datasheet", "s.toml", "--hold-out", "QD=8"], "name them, or leave both out"),
+        (None, ["--datasheet", "s.toml", "--hold-out", "QD=8"], "or leave these options out"),
         (None, ["--datasheet", "s.toml"], "s.toml: no such file"),
     ],
 )
