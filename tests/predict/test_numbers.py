@@ -13,7 +13,7 @@ from nvmesim.errors import CatalogError
 from nvmesim.predict.simulate import compare, simulate
 from nvmesim.predict.uncertainty.certainty import ANY, FASTER, LEAST_ROOM, LOST, room
 from nvmesim.predict.uncertainty.design import design, two_sides
-from nvmesim.predict.uncertainty.numbers import alternatives, factors, moved
+from nvmesim.predict.uncertainty.numbers import alternatives, draws, factors, moved
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.predict.scenarios import scenario
@@ -33,12 +33,12 @@ def names(found):
 def test_numbers_of_a_joint_table_move_together_and_are_written_and_read(tmp_path):
     joint = {"names": ["read.die", "commands"], "factors": [[0.5, 2.0], [2.0, 0.5]]}
     one = resolve(scenario(drive={"joint": joint}))
-    found = factors(one)
-    together = [f for f in found if set(f.moves) == {"read.die", "commands"}]
-    assert len(together) == 1
-    assert not any(f.moves.keys() & {"read.die", "commands"} for f in found if f not in together)
-    signs = [int(f in together) for f in found]
-    new, old = moved(one, found, signs).drives[0].profile, one.drives[0].profile
+    assert not any(f.moves.keys() & {"read.die", "commands"} for f in factors(one))
+    (drawn,) = draws(one, 4).values()
+    assert sorted(row["commands"] for row in drawn) == pytest.approx(
+        [-math.log(2)] * 2 + [math.log(2)] * 2
+    )
+    new, old = moved(one, [], [], {"drive mine": drawn[0]}).drives[0].profile, one.drives[0].profile
     times = new.read.die.value / old.read.die.value
     assert math.log(times) == pytest.approx(math.log(2) * np.sign(math.log(times)))
     assert new.commands.value / old.commands.value == pytest.approx(1 / times)
@@ -239,3 +239,19 @@ def test_the_printed_interval_is_within_what_whole_sectors_leave():
     assert left(2_500.0, rows=[part], depth=1, read=0.0)[1] == math.inf
     whole = row(1, 2_000.0, read=0.0)
     assert left(2_500.0, rows=[whole], depth=1, read=0.0)[1] < math.inf
+
+
+def test_numbers_that_make_up_for_one_another_leave_no_doubt():
+    """Base and die of 10 and 50 us that add to 60 in every draw: a lone request takes that."""
+    parts = np.linspace(1e-6, 59e-6, 64)
+    joint = {"names": ["read.base", "read.die"],
+             "factors": [[float(x / 10e-6), float(6 - x / 10e-6) / 5] for x in parts]}  # fmt: skip
+    read = {
+        "base": "10 us",
+        "die": "50 us",
+        "channel": {"value": "2 us", "low": "2 us", "high": "2 us"},
+    }
+    found = simulate(
+        scenario(drive={"read": read, "joint": joint}, outstanding=1, threads=1), reliefs=False
+    )
+    assert max(found.certainty.figures["mean"].numbers) < 0.05

@@ -3,7 +3,8 @@
 Every number that may be otherwise goes one standard deviation up in half of the runs and down in
 the other half, no two of them alike (the columns of a Hadamard matrix), all with the random numbers
 of the base run. The spread of the answers is then that of independent draws, without the noise of
-drawing: to first order it does not depend on a seed. Which number carries how much is not read from
+drawing: to first order it does not depend on a seed. Numbers that were fitted together are another
+draw of their table in each run. Which number carries how much is not read from
 it (main effects and interactions share columns): `nvmesim sensitivity` asks each by itself.
 Sources: Plackett and Burman, "The design of optimum multifactorial experiments", Biometrika 33,
 1946; two points a standard deviation away carry the mean and variance of a normal (Rosenblueth,
@@ -25,7 +26,7 @@ from nvmesim.measure import paired
 from nvmesim.measure.control import Progress
 from nvmesim.measure.latency import samples
 from nvmesim.measure.steady import Collector
-from nvmesim.predict.uncertainty.numbers import Z95, alternatives, factors, moved
+from nvmesim.predict.uncertainty.numbers import Z95, alternatives, draws, factors, moved
 from nvmesim.predict.uncertainty.parts import NONE, Span
 from nvmesim.scenario.resolved import ResolvedScenario
 
@@ -38,6 +39,8 @@ JOINT_RUNS: Final = 60
 """The same of two designs together, at most: those that share a column would pass for alike."""
 PRIMES: Final = (3, 7, 11, 19, 23, 31)
 """A prime of the form 4 k + 3 makes a design of one run more for as many numbers."""
+DRAWN: Final = 19
+"""Numbers that a design has room for where a joint table is drawn from, at least: 20 draws."""
 THREADS: Final = min(4, os.cpu_count() or 1)
 BEYOND: Final = 30
 """Samples beyond a percentile of a short run, at least: both runs draw the same, so that few tell
@@ -50,8 +53,10 @@ Numbers = Mapping[str, Span]
 far its logarithm may lie below and above, 95 %; without what short runs do not tell."""
 
 
-def design(n_factors: int, most: int = RUNS) -> npt.NDArray[np.int64]:
+def design(n_factors: int, most: int = RUNS, least: int = 0) -> npt.NDArray[np.int64]:
     """int64[runs, n_factors] of 1 and -1: as few runs as give each factor a column, *most* at most.
+
+    More than *least*.
 
     Columns of a Hadamard matrix by Paley's construction: quadratic residues modulo a prime.
 
@@ -60,7 +65,7 @@ def design(n_factors: int, most: int = RUNS) -> npt.NDArray[np.int64]:
     >>> bool((design(11).T @ design(11) == 12 * np.eye(11)).all())
     True
     """
-    prime = next((p for p in PRIMES if p >= n_factors and p < most), most - 1)
+    prime = next((p for p in PRIMES if p >= max(n_factors, least) and p < most), most - 1)
     residues = {k * k % prime for k in range(prime)}
     row = np.array([1 if k in residues else -1 for k in range(prime)])
     turned = np.array([np.roll(row, k) for k in range(prime)])
@@ -95,16 +100,10 @@ def numbers(
 
     A combination that cannot be simulated is left out.
     """
-    found = factors(scenario)
-    others = alternatives(scenario)
-    if not found and not others:
+    others, (changed,) = alternatives(scenario), _moves([scenario])
+    if not changed and not others:
         return {}
-    signs = design(len(found))
-    scenarios = [
-        scenario,
-        *(moved(scenario, found, row) for row in signs.tolist()),
-        *(other for other, _ in others),
-    ]
+    scenarios = [scenario, *changed, *(other for other, _ in others)]
     collected = overlapped(lambda s: _tried(run, s), scenarios, progress,
                            lambda _: "moving the profiles' numbers")  # fmt: skip
     base, rest = collected[0], collected[1:]
@@ -113,7 +112,8 @@ def numbers(
     is_open = any(group.is_open for group in scenario.workload)
     levels = _levels(base)
     rows = [_answers(base, levels, kept, is_open=is_open) for kept in rest if kept is not None]
-    weights = [weight for (_, weight), kept in zip(others, rest[len(signs) :], strict=True) if kept]
+    likely = zip(others, rest[len(changed) :], strict=True)
+    weights = [weight for (_, weight), kept in likely if kept]
     first = len(rows) - len(weights)
     names = [n for n in rows[0] if all(n in row for row in rows)]
     return {
@@ -125,6 +125,26 @@ def numbers(
     }
 
 
+def _moves(scenarios: Sequence[ResolvedScenario], most: int = RUNS) -> list[list[ResolvedScenario]]:
+    """Each of *scenarios* in the runs of one design of all their uncertain numbers.
+
+    Empty for one whose numbers are all certain.
+    """
+    own = [{f.name: f for f in factors(s)} for s in scenarios]
+    names = sorted({name for mine in own for name in mine})
+    least = DRAWN if any(draws(s, 1) for s in scenarios) else 0
+    signs = [dict(zip(names, row, strict=True)) for row in design(len(names), most, least).tolist()]
+    out = []
+    for scenario, mine in zip(scenarios, own, strict=True):
+        drawn, found = draws(scenario, len(signs)), list(mine.values())
+        out.append([
+            moved(scenario, found, [row[name] for name in mine],
+                  {label: rows[i] for label, rows in drawn.items()})
+            for i, row in enumerate(signs) if found or drawn
+        ])  # fmt: skip
+    return out
+
+
 Half = tuple[ResolvedScenario, Callable[[ResolvedScenario], Collector]]
 """A scenario, and what runs it and others of its shape shortly."""
 
@@ -134,15 +154,11 @@ def shared_numbers(a: Half, b: Half, progress: Progress | None = None) -> float:
 
     A number that both use moves both, each as far as its own profile leaves it open.
     """
-    own = [{f.name: f for f in factors(scenario)} for scenario, _ in (a, b)]
-    names = sorted({*own[0], *own[1]})
-    signs = [dict(zip(names, r, strict=True)) for r in design(len(names), JOINT_RUNS).tolist()]
     rows: list[list[float | None]] = []
-    for (scenario, run), mine in zip((a, b), own, strict=True):
-        found = list(mine.values())
-        moves = [moved(scenario, found, [row[name] for name in mine]) for row in signs]
+    halves = zip((a, b), _moves([a[0], b[0]], JOINT_RUNS), strict=True)
+    for (scenario, run), moves in halves:
         tried = functools.partial(_tried, run)
-        base, *runs = overlapped(tried, [scenario, *moves] if found else [scenario], progress,
+        base, *runs = overlapped(tried, [scenario, *moves], progress,
                                  lambda _: "moving the profiles' numbers")  # fmt: skip
         gains = (None if base is None or kept is None else _gain(base, kept)[0] for kept in runs)
         rows.append(list(gains))

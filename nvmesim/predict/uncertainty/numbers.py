@@ -1,17 +1,19 @@
 """The numbers of a scenario's profiles that are not known exactly, and scenarios with others.
 
 Every number has a distribution: its stated interval, or one by its basis. Numbers that were fitted
-together move together, along the principal components of their profile's joint table.
+together move together: they are as in a draw of their profile's joint table.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from pydantic import BaseModel
 
+from nvmesim.array_types import Floats
 from nvmesim.catalog.load import quantities, with_alternative
 from nvmesim.catalog.profile import DriveProfile, Frozen, JointDraws, Quantity, StackProfile
 from nvmesim.catalog.quantity import number_at, with_numbers
@@ -33,14 +35,13 @@ NEVER: Final = (
 WHOLE: Final = ("dies", "channels")
 VARIATION: Final = ("die_cv", "base_cv", "program_cv", "wait_cv", "cv")
 """Last words of how much a time varies: of one profile they move together, as one number."""
-COMPONENT: Final = 0.004
-"""Principal components of a joint table that carry less than this share of it are left out: a rate
-that is known to 10 % beside a number of dies that may be half or twice as many is kept."""
+SUBSETS: Final = 200
+"""Choices of as many draws as there are runs, of which the one that is most like all is taken."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One thing that may be otherwise: a number, or a direction in which several move together."""
+    """One number that may be otherwise, or several spreads that move as one."""
 
     name: str
     """As "intel-p4610-1.6tb read.die"."""
@@ -61,14 +62,11 @@ def spread_of(quantity: Quantity) -> float:
 
 
 def factors(scenario: ResolvedScenario) -> list[Factor]:
-    """Uncertain numbers of *scenario*, without those that its load cannot use."""
+    """Uncertain numbers of *scenario* that no joint table has, and that its load can use."""
     found: list[Factor] = []
     for label, profile in profiles(scenario).items():
         joint = getattr(profile, "joint", None)
-        together: set[str] = set()
-        if isinstance(joint, JointDraws):
-            together = set(joint.names)
-            found += _components(label, joint)
+        together = set(joint.names if joint else ())
         singles = [
             factor
             for key, quantity in quantities(profile)
@@ -148,18 +146,40 @@ def _single(label: str, key: str, q: Quantity) -> Factor | None:
     return Factor(name, label, {key: (sigma, -sigma)})
 
 
-def _components(label: str, joint: JointDraws) -> Iterator[Factor]:
-    """Directions of a joint table, most of its spread first; each a standard deviation long."""
-    logs = np.log(np.array(joint.factors))
-    middle = logs.mean(axis=0)
-    _, sizes, rows = np.linalg.svd(logs - middle, full_matrices=False)
-    share = sizes**2 / max(float((sizes**2).sum()), 1e-300)
-    for i in np.flatnonzero(share > COMPONENT):
-        row = rows[i] * np.sign(rows[i][np.abs(rows[i]).argmax()])
-        step = row * sizes[i] / math.sqrt(len(logs))
-        most = joint.names[int(np.abs(step).argmax())]
-        moves = {k: (float(s), float(-s)) for k, s in zip(joint.names, step, strict=True)}
-        yield Factor(f"{label.partition(' ')[2]} {most} (fitted together)", label, moves)
+Drawn = Mapping[str, float]
+"""Dotted key -> what a draw of a joint table adds to the number's logarithm."""
+
+
+def draws(scenario: ResolvedScenario, runs: int) -> dict[str, list[Drawn]]:
+    """Profile with a joint table -> a draw of it for each of *runs*, as like all as so few can be.
+
+    Directions of such a table are no substitute: where two of them meet, numbers contradict the
+    captures that each by itself allows. The same profile has the same draws in every scenario.
+    """
+    found: dict[str, list[Drawn]] = {}
+    for label, profile in profiles(scenario).items():
+        joint: JointDraws | None = getattr(profile, "joint", None)
+        if joint is not None:
+            logs = np.log(np.array(joint.factors))
+            chosen = logs[_like_all(logs, runs, zlib.crc32(label.encode()))]
+            found[label] = [dict(zip(joint.names, row, strict=True)) for row in chosen.tolist()]
+    return found
+
+
+def _like_all(logs: Floats, runs: int, seed: int) -> Any:
+    """int64[runs]: rows whose mean and covariance are nearest those of all."""
+    rng, n = np.random.default_rng(seed), len(logs)
+    if runs >= n:
+        return rng.permutation(np.arange(runs) % n)
+    unit = (logs - logs.mean(axis=0)) / np.maximum(logs.std(axis=0), 1e-12)
+    whole = unit.T @ unit / n
+
+    def distance(rows: Any) -> float:
+        some = unit[rows]
+        off, spread = some.mean(axis=0), some.T @ some / runs - whole
+        return float((off**2).sum() + (spread**2).sum())
+
+    return min((rng.permutation(n)[:runs] for _ in range(SUBSETS)), key=distance)
 
 
 def alternatives(scenario: ResolvedScenario) -> list[tuple[ResolvedScenario, float]]:
@@ -202,13 +222,18 @@ def _with_each(scenario: ResolvedScenario, new: Callable[[Any], Any]) -> Resolve
 
 
 def moved(
-    scenario: ResolvedScenario, found: Sequence[Factor], signs: Sequence[int]
-) -> ResolvedScenario:
+    scenario: ResolvedScenario, found: Sequence[Factor], signs: Sequence[int],
+    drawn: Mapping[str, Drawn] | None = None,
+) -> ResolvedScenario:  # fmt: skip
     """Return *scenario* with every factor one standard deviation up (1) or down (-1), or as it is.
 
-    Raises ValueError if the two do not match.
+    Profiles of *drawn* have the numbers of that draw. Raises ValueError if *found* and *signs* do
+    not match.
     """
     by_profile: dict[str, list[tuple[Factor, int]]] = {}
+    for label, logs in (drawn or {}).items():
+        of_draw = Factor("", label, {key: (log, -log) for key, log in logs.items()})
+        by_profile[label] = [(of_draw, 1)]
     for factor, sign in zip(found, signs, strict=True):
         if sign:
             by_profile.setdefault(factor.profile, []).append((factor, sign))
