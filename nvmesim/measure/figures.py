@@ -198,3 +198,5 @@ class Relief:
     """What it draws more, by the parts' data sheets; None: not known."""
     price: float | None = None
     """What it costs more, by the prices in the parts' profiles; None: not known."""
+    latency: float | None = None
+    """Mean latency of a closed loop with it, over that without (Little's law); None: open."""

@@ -96,7 +96,9 @@ class RunAnswer:
 
     def judge(self, without: str = "") -> UncertaintyBudget:
         """Learn what is beyond the simulation: the profiles' misfit, the model's error."""
-        ready, verdict = self.ready, self._bottleneck().verdict
+        ready, found = self.ready, self._bottleneck()
+        # errors were learned with full buffers among those that nothing limits
+        verdict = "latency-bound" if found.kind == "gate" and self.stable else found.verdict
         traffic = drive_traffic(ready.lowered, self.totals)
         share = drive_share(ready.lowered, self.totals)
         known = model_uncertainty(ready.scenario, verdict, share, without, traffic)

@@ -35,6 +35,8 @@ ENGINE_SHARE: Final = 0.5
 ALIKE: Final = 0.1
 """Stations of equal drives that differ by less are as busy: which is the fullest is chance."""
 LATENCY_BOUND: Final = "outstanding over the sum of demands"
+FILLED: Final = ("buffer", "dirty-data")
+"""Resources of gates that fill because what they hold is written too slowly."""
 MORE_OUTSTANDING: Final = "twice as many outstanding"
 """The relief that a latency-bound answer is about."""
 
@@ -123,6 +125,27 @@ def limiting(stations: Sequence[SaturatedStation]) -> SaturatedStation | None:
     return max(full, key=lambda f: (round(f.utilization, 2), f.info.kind == "cpu"), default=None)
 
 
+def stopping(
+    lowered: Lowered, totals: Totals, stations: Sequence[SaturatedStation]
+) -> SaturatedStation | None:
+    """The station that stops it, as `limiting`; else the fullest of `full_buffers`."""
+    full = full_buffers(lowered, totals)
+    return limiting(stations) or max(full, key=lambda f: f.utilization, default=None)
+
+
+def full_buffers(lowered: Lowered, totals: Totals) -> list[SaturatedStation]:
+    """Buffers of writes that are full.
+
+    They fill before the dies behind them are all busy: which die is next is chance.
+    """
+    return [
+        SaturatedStation(info, full, bound(lowered, info, totals))
+        for info in lowered.stations
+        if info.kind == "gate" and info.resource in FILLED
+        and (full := fullest(lowered.network, info, totals)) > FULL
+    ]  # fmt: skip
+
+
 def judge(
     lowered: Lowered,
     totals: Totals,
@@ -140,16 +163,16 @@ def judge(
     """
     stations = ranked(lowered, totals)
     busiest = max(stations, key=lambda f: f.utilization, default=None)
-    stop = limiting(stations)
+    stop = stopping(lowered, totals, stations)
     shown = stop or busiest
     name = spoken(lowered, totals, shown) if shown else ""
     bounds = {f.info.name: f.bound_iops for f in stations}
     serial = latency_bound(lowered, totals, in_flight)
     if serial is not None:
         bounds[LATENCY_BOUND] = serial
-    verdict: Verdict = "latency-bound"
-    if stop is not None:
-        verdict = "raid-engine" if _is_engine(lowered, stop) else VERDICTS[stop.info.kind]
+    verdict: Verdict = "latency-bound" if stop is None else VERDICTS.get(stop.info.kind, "drive")
+    if stop is not None and _is_engine(lowered, stop):
+        verdict = "raid-engine"
     if backlog_per_s is not None:
         # Stations see what passes those before them, so demands per request are not known; what
         # completes beside a growing backlog is what the full station carries.
@@ -165,7 +188,7 @@ def judge(
     elif offered is not None:
         text = _offered_load_text(lowered, totals, busiest, offered)
     else:
-        text = _sentence(lowered, totals, stations, reliefs)
+        text = _sentence(lowered, totals, stations, stop, reliefs)
     return Bottleneck(
         verdict=verdict,
         sentence=text,
@@ -196,10 +219,17 @@ def _engine_text(lowered: Lowered, stop: SaturatedStation) -> str:
 
 def _sentence(
     lowered: Lowered, totals: Totals, stations: Sequence[SaturatedStation],
-    reliefs: Sequence[Relief],
+    stop: SaturatedStation | None, reliefs: Sequence[Relief],
 ) -> str:  # fmt: skip
     """The limit of a closed loop, and what helps."""
-    stop = limiting(stations)
+    busiest = ""
+    if stations:
+        most = max(stations, key=lambda f: f.utilization)
+        busiest = f" (busiest: {spoken(lowered, totals, most)}, {percent(most.utilization)})"
+    if stop is not None and stop.info.kind == "gate":
+        name = spoken(lowered, totals, stop)
+        slow = f"Limited by {name}, which is full: what it holds is written no faster"
+        return f"{slow}{busiest}; {best_relief(reliefs)}."
     if stop is not None:
         others = [
             f
@@ -215,15 +245,12 @@ def _sentence(
         if also and reliefs and not any(_brings(r) for r in reliefs):
             relief += ": something else is as full"
         return f"Limited by {describe(lowered, totals, stop)}{also}; {relief}."
-    taken = (  # gates, such as a drive's tags or its write buffer
+    taken = (  # gates, such as a drive's tags
         f"All slots of {info.name} are taken, and nothing else is full"
         for info in lowered.stations
         if info.kind == "gate" and fullest(lowered.network, info, totals) > FULL
     )
-    text = next(taken, "Nothing is full")
-    if stations:
-        most = max(stations, key=lambda f: f.utilization)
-        text += f" (busiest: {spoken(lowered, totals, most)}, {percent(most.utilization)})"
+    text = f"{next(taken, 'Nothing is full')}{busiest}"
     deeper = [r for r in reliefs if r.change == MORE_OUTSTANDING and r.gain_low > 0]
     return f"{text}: latency is the limit; {best_relief(deeper or reliefs)}."
 

@@ -111,7 +111,7 @@ def _more_cores(text: str, factor: int = 1, more: int = 0, threads: int = 1) -> 
         )
         groups = tuple(replace(g, threads=threads * g.threads) for g in s.workload)
         keys = if_one("server.sockets.*.cpu.cores", (k.cpu.cores for k in sockets))
-        keys |= _thread_keys(s, groups)
+        keys |= thread_keys(s, groups)
         said = text + " per socket" if more and len(s.sockets) > 1 else text
         return Change(said, replace(s, sockets=sockets, workload=groups), keys)
 
@@ -140,7 +140,7 @@ def more_ghz(s: ResolvedScenario) -> Change | None:
     return changed(s, "10 % more GHz", keys, sockets=faster)
 
 
-def _thread_keys(s: ResolvedScenario, groups: Sequence[WorkloadGroup]) -> dict[str, Any]:
+def thread_keys(s: ResolvedScenario, groups: Sequence[WorkloadGroup]) -> dict[str, Any]:
     """Threads and depth that differ in *groups*, as a scenario states them."""
     out: dict[str, Any] = {}
     for i, (old, new) in enumerate(zip(s.workload, groups, strict=True)):
@@ -161,7 +161,7 @@ def a_thread_a_cpu(s: ResolvedScenario) -> Change | None:
         if g.trace is None and least.get(id(g), 0) > g.threads else g for g in s.workload
     )  # fmt: skip
     text = f"{sum(g.n_threads for g in groups if g.is_open)} threads that send them"
-    return changed(s, text, _thread_keys(s, groups), workload=groups)
+    return changed(s, text, thread_keys(s, groups), workload=groups)
 
 
 def twice_the_threads(s: ResolvedScenario) -> Change | None:
@@ -173,7 +173,7 @@ def twice_the_threads(s: ResolvedScenario) -> Change | None:
     groups = tuple(g if g.is_open else change(g) for g in s.workload)
     same = all(g.outstanding % 2 == 0 for g in s.workload if not g.is_open)
     text = "twice the threads" + (" (as many outstanding in all)" if same else "")
-    return changed(s, text, _thread_keys(s, groups), workload=groups)
+    return changed(s, text, thread_keys(s, groups), workload=groups)
 
 
 def twice_the_outstanding(s: ResolvedScenario) -> Change | None:
@@ -183,7 +183,7 @@ def twice_the_outstanding(s: ResolvedScenario) -> Change | None:
     groups = tuple(
         g if g.is_open else replace(g, outstanding=2 * g.outstanding) for g in s.workload
     )
-    return changed(s, MORE_OUTSTANDING, _thread_keys(s, groups), workload=groups)
+    return changed(s, MORE_OUTSTANDING, thread_keys(s, groups), workload=groups)
 
 
 def more_threads_of_a_virtual_disk(s: ResolvedScenario) -> Change | None:
@@ -442,7 +442,7 @@ def two_arrays(s: ResolvedScenario) -> Change | None:
         return None
     load = tuple(g for g in groups if g is not None)
     halved = [v for v in s.volumes if v.index in used]
-    keys = {f"volume.{v.table}.arrays": 2 for v in halved} | _thread_keys(s, load)
+    keys = {f"volume.{v.table}.arrays": 2 for v in halved} | thread_keys(s, load)
     changed = replace(s, volumes=tuple(volumes), workload=load)
     is_exact = all(_is_even(s, v) for v in halved)
     return Change("two arrays of half the members", changed, keys if is_exact else {})

@@ -1,5 +1,6 @@
 """Short runs of changed scenarios: reliefs, the curve of outstanding, draws of the calibration."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,7 +13,7 @@ from nvmesim.measure.control import Measured, Progress
 from nvmesim.measure.figures import Relief
 from nvmesim.measure.latency import enough, samples
 from nvmesim.measure.paired import MIN_PAIRED
-from nvmesim.measure.stations import Totals
+from nvmesim.measure.stations import Totals, rows_of
 from nvmesim.measure.steady import Collector, fullest_share
 from nvmesim.model.host import served_in_turn
 from nvmesim.predict import bottleneck
@@ -27,7 +28,9 @@ from nvmesim.units import PS_PER_S
 from nvmesim.warning import Warning
 
 MOST: Final = 5
-"""Reliefs simulated for one answer."""
+"""Reliefs simulated for one answer, beside a shallower load."""
+SPARE: Final = 1.5
+"""A load that should do as much has so many times what moves in flight: some still wait."""
 SHORT_REQUESTS: Final = 60_000
 """Requests of a what-if run: common random numbers make so few enough."""
 LEAST_REQUESTS: Final = 20_000
@@ -69,6 +72,7 @@ BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
     **dict.fromkeys(("read_bandwidth", "write_bandwidth"),
                     (up.one_more_drive, up.twice_the_bandwidth)),
     **dict.fromkeys(("program", "buffer"), (up.one_more_drive, up.twice_the_buffer)),
+    "dirty-data": (up.more_at_a_drive, up.one_more_drive, up.twice_the_buffer),
     "port": (up.faster_ports, up.one_more_drive),
     "uplink": (up.wider_uplinks,),
     "adapter-commands": (up.more_commands_through_adapters, up.wider_uplinks),
@@ -145,7 +149,8 @@ class WhatIfs:
         if self.ready.load.is_open and self.measured.backlog_per_s is None:
             return ()
         stations = bottleneck.ranked(self.ready.lowered, self.totals)
-        changes = choose(self.ready.scenario, stations, bottleneck.limiting(stations))
+        stop = bottleneck.stopping(self.ready.lowered, self.totals, stations)
+        changes = [*choose(self.ready.scenario, stations, stop), *self._lighter(stop)]
         base, head = self.measured.window.iops(), self.measured.head
         if self._has_own_base:
             head = self._again(self.ready.scenario).records
@@ -157,11 +162,33 @@ class WhatIfs:
                 found = paired.relief(change.text, base, head, run)
                 watts, price = (change.added(self.ready.scenario, what)
                                 for what in ("power_active_w", "price"))  # fmt: skip
-                out.append(replace(found, set=change.set, command=change.command,
-                                   watts=watts, price=price))  # fmt: skip
+                out.append(replace(found, set=change.set, command=change.command, watts=watts,
+                                   price=price, latency=self._longer(change, found)))  # fmt: skip
         # what may bring nothing comes behind what does, and so does a change behind its own part
         return tuple(sorted(out, key=lambda r: (
             r.gain_low <= 0, bottleneck.adds_nothing(r, out), -r.gain)))  # fmt: skip
+
+    def _lighter(self, stop: bottleneck.SaturatedStation | None) -> list[Change]:
+        """A shallower load that should do as much: without most of what waits where it is full."""
+        if stop is None or self.ready.load.is_open:
+            return []
+        n = self.ready.load.in_flight
+        full = bottleneck.full_buffers(self.ready.lowered, self.totals)
+        full += [] if stop in full else [stop]
+        waits = sum(self.totals.stations[rows_of(f.info), Acc.WAIT].sum() for f in full)
+        moving = max(1.0, n - float(waits) / max(1.0, self.totals.duration_ps))
+        fewer = 2.0 ** -math.floor(math.log2(n / (SPARE * moving)))
+        made = scaled_outstanding(self.ready.scenario, fewer) if fewer < 1 else None
+        text = f"{round(fewer * n):,} in flight"
+        keys = up.thread_keys(self.ready.scenario, made.workload) if made else {}
+        return [Change(text, made, keys)] if made else []
+
+    def _longer(self, change: Change, found: Relief) -> float | None:
+        """Mean latency with *change* over that without, by Little's law; None of open loops."""
+        if self.ready.load.is_open or found.gain <= -1:
+            return None
+        more = sum(g.in_flight for g in change.scenario.workload) / self.ready.load.in_flight
+        return more / (1 + found.gain)
 
     def curve(self, progress: Progress | None) -> tuple[CurvePoint, ...]:
         """Throughput against outstanding, in powers of two around a closed loop's own."""

@@ -26,6 +26,8 @@ SHOWN: Final = (50.0, 99.0, 99.9)
 """Percentiles of the table of operations."""
 HELPS: Final = 0.02
 """A change whose gain begins above this is likely to help."""
+LIGHTER: Final = 0.8
+"""A load that does as much, in this share of the mean latency or less, is worth a line."""
 
 
 def asked(scenario: ResolvedScenario) -> str:
@@ -253,6 +255,11 @@ def reliefs(tried: Sequence[Relief]) -> b.Table | None:
     heads = ["what would help", "IOPS", "gain", "95 % within", *shown]
     looks: list[b.Look] = ["" if relief.gain_low > HELPS else "faint" for relief in found]
     notes = [f"{r.change}: {r.command}" for r in found if r.command]
+    for r in tried:
+        if r not in found and r.gain > -HELPS and r.latency is not None and r.latency < LIGHTER:
+            notes.append(f"{r.change} do as much ({words.gain(r.gain)}) at less latency "
+                         f"({words.gain(r.latency - 1)} on average)")  # fmt: skip
+            found.append(r)
     if idle := [f"{r.change}, {words.gain(r.gain)}" for r in tried if r not in found]:
         notes.append(f"tried, and no help: {'; '.join(idle)}")
     title = "Changes that were simulated"

@@ -140,6 +140,26 @@ def test_what_is_full_is_named_with_its_bound_and_what_helps(
         assert gains[change] == pytest.approx(gain, abs=slack)
 
 
+def test_a_full_write_buffer_is_what_stops_writes_and_fewer_in_flight_do_as_much() -> None:
+    """16 slots of programs that take 200 us: 80k/s at most, dies half idle, whatever the depth."""
+    small = {"write": {"base": "10 us", "program": "200 us", "buffer": "64 KiB"}}
+    found = simulate(scenario(drives=1, read=0.0, drive=small, **MANY))
+    stop = found.bottleneck
+    assert (stop.verdict, stop.kind, stop.station) == ("drive", "gate", "drive0 write buffer")
+    dies = next(s for s in found.stations if s.resource == "dies")
+    assert dies.utilization < 0.6
+    by = {r.change: r for r in stop.reliefs}
+    assert by["drives that sustain twice the writes"].gain > 0.9
+    assert by["twice as many outstanding"].gain == pytest.approx(0, abs=0.01)
+    assert by["twice as many outstanding"].latency == pytest.approx(2, rel=0.01)
+    (fewer,) = (r for r in stop.reliefs if "in flight" in r.change)
+    assert fewer.gain == pytest.approx(0, abs=0.02)
+    assert fewer.latency < 0.05
+    shallow = bare(scenario(drives=1, read=0.0, drive=small, **{**MANY, "outstanding": 2}))
+    assert shallow.total.iops.value == pytest.approx(found.total.iops.value, rel=0.02)
+    assert shallow.total.latency.mean < found.total.latency.mean / 20
+
+
 def test_nothing_full_is_latency_bound_and_depth_is_resimulated() -> None:
     found = simulate(scenario(drives=1, threads=1, outstanding=1))
     assert found.bottleneck.verdict == "latency-bound"

@@ -179,6 +179,13 @@ def test_what_brings_nothing_is_named_below_what_helps():
     assert [row[0].text for row in shown.rows] == ["more cores"]
     assert "more links, +0.1 %; more drives, -2.0 %" in shown.notes[-1]
     assert not answer.reliefs(tried[1:]).rows
+    lighter = dataclasses.replace(tried[1], change="8 in flight", gain=-0.004, latency=0.25)
+    slower = dataclasses.replace(lighter, change="4", gain=-0.3)
+    notes = answer.reliefs([*tried, lighter, slower]).notes
+    assert "8 in flight" in notes[0]
+    assert "-75.0 %" in notes[0]
+    assert "8 in flight" not in notes[-1]
+    assert "4, -30.0 %" in notes[-1]
     assert answer.reliefs([]) is None
 
 
