@@ -4,6 +4,7 @@ First by the parts alone, then by operational bounds from short runs; what is le
 cheapest first.
 """
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -26,13 +27,15 @@ from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.plan import make_plan
 from nvmesim.study.sweep.point import Settings, to_frame
 from nvmesim.study.sweep.workers import WorkerPool, usable_cpus
-from nvmesim.units import PS_PER_US, format_iops
+from nvmesim.units import PS_PER_US, chance, format_iops
 
 State = Literal["chosen", "runner-up", "not simulated", "rejected"]
 ORDER: Final[tuple[State, ...]] = ("chosen", "runner-up", "not simulated", "rejected")
 PILOT_REQUESTS: Final = 3_000
 OPEN_PILOT_REQUESTS: Final = 20_000
 """Of an open loop: what it carries shows only once the first requests have come through."""
+SURE: Final = 0.95
+"""Probability to meet the goal from which on a candidate is told apart from those that do not."""
 SLACK: Final = 1.1
 """A bound from a short run must miss the goal by more than this factor to reject."""
 OPEN_SLACK: Final = 1.25
@@ -122,6 +125,15 @@ def survived(volume: Volume) -> int:
     return volume.raid.survives(len(volume.members), volume.copies) - len(volume.degraded)
 
 
+def condition(scenario: ResolvedScenario) -> str:
+    """What its arrays and drives are in while it is simulated, in words."""
+    gone = max((len(v.degraded) for v in scenario.volumes), default=0)
+    arrays = f"{gone} drive{'s' * (gone > 1)} of each array missing" if gone else "arrays whole"
+    rebuilt = ", a rebuild beside the load" * any(v.rebuild for v in scenario.volumes)
+    states = {"empty" if d.profile.read.unmapped else d.profile.state for d in scenario.drives}
+    return f"{arrays}{rebuilt}; drives in {' and '.join(sorted(states))} state"
+
+
 # Candidates and the answer -----------------------------------------------------------------------
 
 
@@ -144,6 +156,10 @@ class Candidate:
     """Requests per second of an open loop; None for closed ones."""
     p_meets: float = 1.0
     """Least probability, over IOPS and p99, that it holds with all that is not known."""
+    least_sure: str = ""
+    """The constraint of that probability."""
+    condition: str = ""
+    """As `condition`."""
 
     @property
     def name(self) -> str:
@@ -157,7 +173,8 @@ class Candidate:
 
     def reject(self, constraint: str, reason: str) -> None:
         """Note the first reason against it."""
-        self.state, self.failed, self.reason = "rejected", constraint, reason
+        if self.state != "rejected":
+            self.state, self.failed, self.reason = "rejected", constraint, reason
 
     def reject_bounded(self, row: Mapping[str, Any], asked: float) -> None:
         """Note that a station does not reach *asked* requests per second."""
@@ -165,7 +182,15 @@ class Candidate:
         end = "and the backlog grows" if row["verdict"] == "unstable" else "at most"
         by = f"by {row['fullest']}: {short_by(bound, asked)} short of {format_iops(asked)}"
         self.is_bounded = True
+        far = bound * row["iops_low"] / row["iops"] if row.get("iops_low") else bound
+        self.doubt("iops", Interval(bound, far, far), asked)
         self.reject("iops", f"{format_iops(bound)} {end}, {by}")
+
+    def doubt(self, constraint: str, known: Interval, limit: float) -> None:
+        """Note how probable it is that it holds *constraint*."""
+        chance = probability(known, limit, at_least=constraint in AT_LEAST)
+        if chance < self.p_meets:
+            self.p_meets, self.least_sure = chance, constraint
 
     def value(self, constraint: str) -> float | None:
         """Return how far it gets in *constraint*."""
@@ -214,8 +239,41 @@ class Choice(Charted):
         best, what = self.chosen, self.goal.objective.minimize
         if best is None:
             return self.nearest
-        cost = f"{best.cost(what):,.6g} {self.unit}".rstrip()
-        return f"{best.name}: least {what} ({cost}) that meets the goal"
+        sure = f" ({chance(best.p_meets)} sure)"
+        return f"{best.name}: least {what} ({self.cost(best)}) that meets the goal{sure}"
+
+    def cost(self, candidate: Candidate) -> str:
+        """What it costs in the objective, with the unit."""
+        return f"{candidate.cost(self.goal.objective.minimize):,.6g} {self.unit}".rstrip()
+
+    @property
+    def cheaper(self) -> Candidate | None:
+        """The likeliest of those that cost less and miss the goal, if it may meet it after all."""
+        best, what = self.chosen, self.goal.objective.minimize
+        found = [c for c in self.candidates if best and c.state == "rejected" and c.row
+                 and c.p_meets > 1 - SURE and c.cost(what) < best.cost(what)]  # fmt: skip
+        return max(found, key=lambda c: c.p_meets, default=None)
+
+    @property
+    def surer(self) -> Candidate | None:
+        """The first that is sure to meet the goal, where the chosen one is not."""
+        best = self.chosen
+        found = (c for c in self.runner_ups if best and c.p_meets >= SURE > best.p_meets)
+        return next(found, None)
+
+    @property
+    def study(self) -> str:
+        """The command that says what to measure to know; empty where no file or nothing open."""
+        best, scenario = self.chosen, self.goal.scenario
+        doubtful = best if best and best.p_meets < SURE else self.cheaper
+        if best is None or doubtful is None or not isinstance(scenario, str):
+            return ""
+        sets = [f"{key}={value}" for key, value in best.values.items()]
+        if missing := self.goal.missing:
+            sets.append(f"volume.*.degraded={list(range(missing))}".replace(" ", ""))
+        words = ["nvmesim", "sensitivity", str(self.goal.base / scenario)]
+        words += ["--metric", COLUMNS[doubtful.least_sure][0]]
+        return shlex.join([*words, *(word for one in sets for word in ("--set", one))])
 
     @property
     def unit(self) -> str:
@@ -277,6 +335,7 @@ class Search:
                 candidate.reject("scenario", str(error))
                 continue
             candidate.fixed, candidate.offered = fixed(built, self.goal), offered(built)
+            candidate.condition = condition(built)
             for name, limit in self._limits.items():
                 value = None if name in COLUMNS else candidate.value(name)
                 if value is not None and not _holds(name, value, limit):
@@ -290,10 +349,10 @@ class Search:
                 for spec in candidate.tables.get("volume", [])
             ]
             try:
-                resolve(scenario_from_dict(candidate.tables, self._base))
+                built = resolve(scenario_from_dict(candidate.tables, self._base))
+                candidate.condition = condition(built)
             except InputError as error:
-                if candidate.state != "rejected":
-                    candidate.reject("survives", f"{failed} failed: {error}")
+                candidate.reject("survives", f"{failed} failed: {error}")
         if all(c.failed == "scenario" for c in self.all):
             raise InputError(f"no candidate can be built; the first: {self.all[0].reason}")
 
@@ -361,27 +420,27 @@ class Search:
             candidate.reject_bounded(row, asked)
         else:
             for name in COLUMNS:
-                if name in self._limits and candidate.state != "rejected":
+                if name in self._limits:
                     self._check(candidate, name, row)
 
     def _check(self, candidate: Candidate, name: str, row: Mapping[str, Any]) -> None:
         column, simulated, far = COLUMNS[name]
         limit, value = self._limits[name], row[column]
         if value is None:
+            candidate.p_meets = 0.0
             candidate.reject(name, f"{name} is not known: what is slow came in too few episodes")
-        elif name == "iops" and (candidate.offered or 0.0) >= limit * (1 - 1e-9):
-            pass  # the rate is an input, and carried: how many happened to arrive says nothing
-        elif not _holds(name, value, limit):
+            return
+        if name == "iops" and (candidate.offered or 0.0) >= limit * (1 - 1e-9):
+            return  # the rate is an input, and carried: how many happened to arrive says nothing
+        end = row.get(far) or value
+        candidate.doubt(name, Interval(value, end, end), limit)
+        share = 1 + (row.get(simulated) or 0.0)
+        end = value / share if name in AT_LEAST else value * share
+        if not _holds(name, value, limit):
             candidate.reject(name, _miss(name, value, limit, ""))
-        else:
-            share = 1 + (row.get(simulated) or 0.0)
-            end = value / share if name in AT_LEAST else value * share
-            if not _holds(name, end, limit):
-                candidate.reject(name, f"{name} holds, but not for sure: {_say(name, end, '')} "
-                                 "is inside the interval of the simulation")  # fmt: skip
-            end = row.get(far) or value
-            chance = probability(Interval(value, end, end), limit, at_least=name in AT_LEAST)
-            candidate.p_meets = min(candidate.p_meets, chance)
+        elif not _holds(name, end, limit):
+            candidate.reject(name, f"{name} holds, but not for sure: {_say(name, end, '')} "
+                             "is inside the interval of the simulation")  # fmt: skip
 
     def choice(self) -> Choice:
         """Return the candidates in their order: chosen, runner-ups, not simulated, rejected."""

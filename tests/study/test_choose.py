@@ -2,18 +2,22 @@
 
 import copy
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
-from nvmesim.scenario.load import load_scenario, scenario_from_dict
+from nvmesim.scenario.load import load_scenario, scenario_from_dict, to_text
 from nvmesim.scenario.load import with_values as put
 from nvmesim.scenario.resolve import resolve
-from nvmesim.study.choose import choose, fixed, survived
+from nvmesim.show.blocks import Facts
+from nvmesim.show.views.designs import choice_blocks
+from nvmesim.study.choose import choose, condition, fixed, survived
 from nvmesim.study.designs import goal_from_dict, load_goal
 from nvmesim.study.sweep.plan import make_plan
+from nvmesim.units import chance
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -64,6 +68,35 @@ def test_the_cheapest_that_holds_is_chosen_and_every_other_one_has_its_reason(ch
     assert frame["state"][0] == "chosen"
     assert {"price", "capacity", "iops", "lat_p99_us", "reason"} <= set(frame.columns)
     assert chosen.chart().to_dict()
+
+
+def test_what_is_not_told_apart_is_said_with_what_would_tell_and_the_state(chosen, tmp_path):
+    """A goal just above what the cheaper does, and one just below: nearly as likely to be met."""
+    rate = chosen.chosen.row["iops"]
+    file = tmp_path / "server.toml"
+    file.write_text(to_text(GOAL["scenario"]))
+    limits = {**GOAL["constraints"], "iops": f"{rate * 1.02:.0f}/s"}
+    found = choose(changed(constraints=limits, scenario=str(file)), workers=1)
+    assert values(found.chosen) == (6, "raid10")
+    assert values(found.cheaper) == (4, "raid10")
+    assert found.cheaper.least_sure == "iops"
+    assert 0.3 < found.cheaper.p_meets < 0.5 < found.chosen.p_meets
+    command = shlex.split(found.study)
+    assert command[:5] == ["nvmesim", "sensitivity", str(file), "--metric", "iops"]
+    assert {"drives.0.count=6", "volume.raid=raid10", "volume.*.degraded=[0]"} <= set(command)
+    load_scenario(file, [s for s in command[5:] if s != "--set"])
+    facts = next(b for b in choice_blocks(found, "") if isinstance(b, Facts))
+    assert "1 drive of each array missing" in dict(facts.pairs)["figures of"]
+    assert "steady" in dict(facts.pairs)["figures of"]
+    assert "4 drives" in dict(facts.pairs)["may do as well"]
+    fresh = {**GOAL["scenario"], "drives": [{**GOAL["scenario"]["drives"][0], "state": "fresh"}]}
+    assert "arrays whole" in condition(resolve(scenario_from_dict(fresh)))
+    below = changed(constraints={**limits, "iops": f"{rate * 0.97:.0f}/s"}, runner_ups=0)
+    found = choose(below, workers=1)
+    assert values(found.chosen) == (4, "raid10")
+    assert 0.5 < found.chosen.p_meets < 0.7
+    assert chance(found.chosen.p_meets) in str(found)
+    assert found.cheaper is None
 
 
 def test_bounds_spare_the_simulation_unless_all_are_asked_for():

@@ -101,7 +101,7 @@ def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
     met = [c for c in (choice.chosen, *choice.runner_ups) if c is not None]
     chart = f"Throughput against {choice.goal.objective.minimize}"
     parts: list[b.Block] = [
-        b.Line(title, "title"), b.Line(str(choice), "head"),
+        b.Line(title, "title"), b.Line(str(choice), "head"), _standing(choice),
         b.Charts(lambda: {chart: (choice_chart(choice), words.texts("designs")["choice"])}),
     ]  # fmt: skip
     if met:
@@ -117,6 +117,22 @@ def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
         text = f"{idle} not simulated: no better than those above (`nvmesim choose --all`)"
         parts.append(b.Line(text, "soft"))
     return parts
+
+
+def _standing(choice: Choice) -> b.Facts:
+    """State that the figures are of, and what the chosen one is not told apart from."""
+
+    def said(candidate: Candidate | None) -> str:
+        if candidate is None:
+            return ""
+        return (
+            f"{candidate.name} ({choice.cost(candidate)}, {words.chance(candidate.p_meets)} sure)"
+        )
+
+    cheaper = choice.cheaper and f"{said(choice.cheaper)}: the two are not told apart"
+    pairs = (("figures of", choice.candidates[0].condition), ("may do as well", cheaper or ""),
+             ("is surer", said(choice.surer)), ("what would tell", choice.study))  # fmt: skip
+    return b.Facts(tuple(pair for pair in pairs if pair[1]))
 
 
 def _met(choice: Choice, met: list[Candidate]) -> b.Table:
