@@ -83,6 +83,18 @@ def test_an_unknown_column_is_said(tmp_path: Path) -> None:
     capture = read_text("op,iops,temperature\nread,5,7\n", tmp_path)
     (said,) = capture.warnings
     assert (said.code, "'temperature'" in said) == ("unknown-column", True)
+    for name, meant in (("lat_mean_kg", "lat_mean_us"), ("latency_kg", "lat_mean_us"),
+                        ("read lat p99 kg", "read_lat_p99_us")):  # fmt: skip
+        (said,) = read_text(f"op,iops,{name}\nread,5,7\n", tmp_path).warnings
+        assert (said.code, f"'{meant}'" in said) == ("unknown-column", True)
+
+
+def test_a_latency_in_seconds(tmp_path: Path) -> None:
+    capture = read_text("op,iops,lat_p99_s,lat_mean_us\nread,5,0.004,0.003 s\n", tmp_path)
+    (one,) = capture.measurements
+    assert one.ops["read"].lat is not None
+    assert one.ops["read"].lat.percentiles_s[99.0] == pytest.approx(0.004)
+    assert one.ops["read"].lat.mean_s == pytest.approx(0.003)
 
 
 ALIKE = """op,block_size,jobs,iodepth,iops,lat_mean_us,p99_us

@@ -13,7 +13,7 @@ import pytest
 
 import nvmesim as ns
 from nvmesim.capture.capture import Capture, Conditions, Latency, Measurement, OpResult
-from nvmesim.capture.caveats import UNSTATED_MIX
+from nvmesim.capture.caveats import UNKNOWN_COLUMN, UNSTATED_MIX
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
@@ -539,6 +539,8 @@ def test_a_mix_without_a_share_is_said_to_be_half_reads(tmp_path, op, is_said):
     path.write_text(f"op,block_size,jobs,iodepth,iops\n{op},4 KiB,1,1,14000\n")
     notes = notes_of(ns.read_captures([path]))
     assert [note.code for note in notes] == [UNSTATED_MIX] * is_said
+    path.write_text("op,block_size,jobs,iodepth,iops,lat_mean_kg\nread,4 KiB,1,1,14000,9\n")
+    assert [note.code for note in notes_of(ns.read_captures([path]))] == [UNKNOWN_COLUMN]
 
 
 @pytest.mark.parametrize(("high", "is_asked"), [(2.5e5, False), (6.5e5, True)])

@@ -45,7 +45,9 @@ LATENCY: Final = re.compile(
 """What `column` makes of the name of a latency."""
 
 _DECIMAL: Final = ((1000, "KiB"), (10**6, "MiB"), (10**9, "GiB"))
-_IN_US: Final = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "usec": 1.0, "ms": 1e3, "msec": 1e3}
+_IN_US: Final = {
+    "ns": 1e-3, "us": 1.0, "µs": 1.0, "usec": 1.0, "ms": 1e3, "msec": 1e3, "s": 1e6, "sec": 1e6,
+}  # fmt: skip
 _RATES: Final = {"k": 1e3, "m": 1e6}
 _WORDS: Final = {
     "op": {"read": "read_", "write": "write_"},
@@ -285,5 +287,12 @@ def _is_slip(a: str, b: str) -> bool:
 
 
 def hint(name: str) -> str:
-    """Return what may be meant by a column that is not known."""
+    """Return what may be meant by a column that is not known.
+
+    >>> hint("latency p99 kg")
+    "column 'latency p99 kg' is not known, did you mean 'lat_p99_us'?"
+    """
+    words = [w for w in cleaned(name).split("_") if _latency(w) or w in _WORDS["op"]]
+    if (found := _latency("_".join(words))) is not None:
+        return f"column {name!r} is not known, did you mean {found.name!r}?"
     return f"column {name!r} is not known, {nearest(name, _EXAMPLES)}"

@@ -90,7 +90,7 @@ def read(source: Source) -> Capture:
             "add a row for each measured point",
         )
     warnings: list[str] = [
-        Warning(UNKNOWN_COLUMN, f"{hint(name)}; it is left out") for name in rows[0].unknown
+        Warning(UNKNOWN_COLUMN, f"left out: {hint(name)}") for name in rows[0].unknown
     ]
     without = sorted({name for row in rows for name in row.without_unit})
     if without:

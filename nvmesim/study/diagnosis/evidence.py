@@ -23,7 +23,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.capture.capture import Captures, CpuUse, Measurement
-from nvmesim.capture.caveats import UNSTATED_MIX
+from nvmesim.capture.caveats import UNKNOWN_COLUMN, UNSTATED_MIX
 from nvmesim.errors import InputError, NvmesimError
 from nvmesim.measure.latency import CLAT, samples
 from nvmesim.measure.steady import Window
@@ -158,8 +158,8 @@ def notes_of(captures: Captures) -> tuple[str, ...]:
         f"{engine}: each job has one request in flight, whatever iodepth asks; io_uring or libaio "
         "has as many as asked" for engine in sorted(engines & synchronous_engines())
     )  # fmt: skip
-    halves = (w for c in captures.files for w in c.warnings if has([w], UNSTATED_MIX))
-    return (*waits, *dict.fromkeys(halves))
+    said = (w for c in captures.files for w in c.warnings if has([w], UNSTATED_MIX, UNKNOWN_COLUMN))
+    return (*waits, *dict.fromkeys(said))
 
 
 def _row(measurement: Measurement) -> MeasuredRow:
