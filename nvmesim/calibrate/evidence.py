@@ -15,7 +15,7 @@ from nvmesim.catalog.profile import DriveProfile, JointDraws, Quantity, StackPro
 from nvmesim.catalog.quantity import with_numbers
 from nvmesim.catalog.toml import quantity_at
 from nvmesim.drawing import Drawable
-from nvmesim.model.lowered import IN_WORDS
+from nvmesim.model.lowered import in_words
 
 Profile = TypeVar("Profile", DriveProfile, StackProfile)
 
@@ -228,9 +228,8 @@ class DriveFit(Drawable):
         held = [abs(j.residual["iops"]) for j in self.points if j.point.held_out]
         if held:
             said += f", and the held-out rows within {max(held):.1%}"
-        untold = list(self.profile.untold)
-        if untold:
-            said += f"; the rows do not tell {', '.join(IN_WORDS.get(k, k) for k in untold)}"
+        if untold := self.profile.untold:
+            said += f"; the rows do not tell {in_words(untold)}"
         if self.profile.alternatives:
             share = sum(a.weight for a in self.profile.alternatives)
             said += f"; {share:.0%} likely another explanation of them holds, which the intervals "

@@ -1,6 +1,6 @@
 """Result of lowering: the network, what its parts stand for, and caveats of the prediction."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,11 +12,24 @@ from nvmesim.warning import Warning
 
 IN_WORDS: Final = {
     "commands": "commands a second", "dies": "its number of dies",
+    "read_bandwidth": "bytes a second of reads", "write_bandwidth": "bytes a second of writes",
     "read.base": "the fixed time of a read", "read.die": "a die's time of a read",
+    "read.die_cv": "the spread of a die's time", "read.channel": "a channel's time of a read",
     "write.base": "the time of a cached write", "write.program": "a die's time of a write",
+    "write.commands": "written commands a second",
     "write.suspend": "how long a read waits for a program",
+    "rounds.base": "the fixed time of a batch", "rounds.read": "what a read adds to a batch",
 }  # fmt: skip
 """Numbers of a drive that are often not known, in words."""
+
+
+def in_words(keys: Iterable[str]) -> str:
+    """Return the numbers of a drive at *keys* in words, each with its key.
+
+    >>> in_words(["dies", "read.base"])
+    'its number of dies (dies), the fixed time of a read (read.base)'
+    """
+    return ", ".join(f"{IN_WORDS[key]} ({key})" if key in IN_WORDS else key for key in keys)
 
 
 @dataclass(frozen=True)
@@ -153,6 +166,6 @@ def _of_drive(profile: DriveProfile, depth: float, reads: set[float]) -> Iterato
         would = [w for w in told if not any(o != w and w in o for o in told)]
         text = (
             f"{name}: its {'data sheet tells' if sheet else 'captures tell'} nothing of "
-            f"{', '.join(IN_WORDS.get(key, key) for key in keys)}; what would: {'; '.join(would)}"
+            f"{in_words(keys)}; what would: {'; '.join(would)}"
         )
         yield Warning("untold", text, name)

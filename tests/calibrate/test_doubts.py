@@ -16,8 +16,11 @@ from nvmesim.calibrate.evidence import Judged, Side
 from nvmesim.calibrate.notes import doubts, drifts, mixed_devices
 from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.points import Point, points_of
+from nvmesim.calibrate.smallest.line_fit import KEYS
+from nvmesim.calibrate.trace import task
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.load import get
+from nvmesim.model.lowered import IN_WORDS
 from tests.calibrate.bench import drive, fio_json, host, simulated, stack
 from tests.calibrate.written import requests_of, slow_writer, write_blkparse
 
@@ -168,3 +171,11 @@ def test_what_was_fitted_is_not_called_unknown():
     names = {"dies": "dies", "commands": "read commands"}
     assert fit.free_parameters
     assert not [k for k in fit.profile.untold if names.get(k) in fit.free_parameters]
+
+
+def test_every_number_that_a_fit_may_leave_open_is_named_in_words_with_its_key():
+    open_ones = {key for of in (*KEYS.values(), task.KEYS) for keys in of.values() for key in keys}
+    assert not open_ones - set(IN_WORDS)
+    fit = fit_drive([simulated(drive(), 1, 1)])
+    assert fit.profile.untold
+    assert all(f"{IN_WORDS[key]} ({key})" in fit.verdict for key in fit.profile.untold)

@@ -30,6 +30,7 @@ from nvmesim.calibrate.trace.start import Structure
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.catalog.quantity import with_numbers
 from nvmesim.errors import FitError
+from nvmesim.model.lowered import in_words
 
 MAX_REQUESTS = 12_000
 """Requests simulated at each step of the search; a longer trace is fitted on runs of it."""
@@ -281,7 +282,7 @@ class _Fitting:
         if open_:
             self.notes.append(
                 f"{self.all.source}: not determined by this trace, any value in the interval is as "
-                f"likely: {named([key for key in assumed if key in columns] or open_, 8)}"
+                f"likely: {in_words([key for key in assumed if key in columns] or open_)}"
             )
         profile = with_draws(profile, columns, self._source(), assumed)
         profile = profile.model_copy(update={"joint": joint_of(profile, columns)})
