@@ -33,6 +33,8 @@ from nvmesim.catalog.toml import outside, read_toml
 from nvmesim.errors import CatalogError, nearest
 
 STACK: Final = "linux-io_uring"
+INLINE: Final = "inline"
+"""Name of a profile that is written in the scenario and names itself nowhere."""
 INSTANCE_DRIVE: Final = "samsung-pm9a3-3.84tb"
 """What a provider's drive is taken for, below the limits that the provider states."""
 
@@ -211,7 +213,7 @@ def _check_bases(path: Path, table: Mapping[str, Any]) -> None:
 
 
 def from_table(
-    kind: Kind | None, table: Mapping[str, Any], *, name: str = "inline", base: Path | None = None,
+    kind: Kind | None, table: Mapping[str, Any], *, name: str = INLINE, base: Path | None = None,
 ) -> Profile:  # fmt: skip
     """Return the profile in *table*, which may change another one: ``extends = "linux-libaio"``.
 

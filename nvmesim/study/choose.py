@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
+from nvmesim.catalog.load import INLINE
+from nvmesim.catalog.toml import toml_key
 from nvmesim.drawing import Charted
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
@@ -78,22 +80,28 @@ def fixed(scenario: ResolvedScenario, goal: Goal) -> Fixed:
     volumes, drives = scenario.volumes, scenario.drives
     direct = sum(d.link.pcie_lanes for d in drives if d.adapter is None)
     parts = [
-        *((d.profile.name, {"power": d.profile.power_active_w, "price": d.profile.price})
-          for d in drives),
-        *((s.cpu.name, {"power": s.cpu.tdp_w, "price": s.cpu.price}) for s in scenario.sockets),
+        *(("drive", d.profile.name, {"power_active_w": d.profile.power_active_w,
+                                     "price": d.profile.price}) for d in drives),
+        *(("CPU", s.cpu.name, {"tdp_w": s.cpu.tdp_w, "price": s.cpu.price})
+          for s in scenario.sockets),
     ]  # fmt: skip
 
     def total(what: str, stated: Mapping[str, float]) -> float | None:
         """Sum over the parts; the goal's own *stated* numbers go before the profiles'."""
         counts = goal.objective.minimize == what or getattr(goal.constraints, what) is not None
         out = stated.get("server", 0.0)
-        for name, profile in parts:
-            known = profile[what]
+        for part, name, profile in parts:
+            watts, price = profile
+            key = price if what == "price" else watts
+            known = profile[key]
             if name not in stated and known is None:
                 if not counts:
                     return None
-                listed = "watts" if what == "power" else "prices"
-                raise InputError(f"{name} has no {what}; add it to the goal's [{listed}]")
+                listed, like = ("watts", 14) if what == "power" else ("prices", 400)
+                where = f"the goal's [{listed}]: {toml_key(name)} = {like}"
+                if name == INLINE:
+                    name, where = "of the scenario", f"its table there: {key} = {like}"
+                raise InputError(f"the {part} {name} has no {what}; add it to {where}")
             out += stated[name] if known is None or name in stated else known.value
         return out
 

@@ -202,7 +202,7 @@ def test_capacity_and_redundancy_follow_from_the_level(level, count, capacity, r
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"prices": {}}, "no price; add it to the goal's"),
+        ({"prices": {}}, "the drive intel-p4610-1.6tb has no price; add it to the goal's"),
         ({"objective": {"minimize": "power"}}, "no power; add it"),
         ({"objective": {"minimize": "cost"}}, "price"),
         ({"constraints": {}}, "there is none"),
@@ -218,6 +218,18 @@ def test_bad_goals_are_one_line(changes, match):
     with pytest.raises(InputError, match=match) as caught:
         choose(changed(**changes), workers=1)
     assert "\n" not in str(caught.value)
+
+
+def test_a_part_that_is_written_out_is_asked_for_its_own_price():
+    own = {**GOAL["scenario"], "server": {"sockets": [{"cpu": {"cores": 16, "ghz": 2.9}}]}}
+    for what, key in (("price", "price"), ("power", "tdp_w")):
+        watts = {"intel-p4610-1.6tb": 14}
+        goal = changed(scenario=own, objective={"minimize": what}, watts=watts)
+        with pytest.raises(InputError, match=f"the CPU of the scenario has no {what}.*{key} = "):
+            choose(goal, workers=1)
+        own["server"]["sockets"][0]["cpu"][key] = 90
+        goal = changed(scenario=own, objective={"minimize": what}, watts=watts)
+        assert fixed(resolve(scenario_from_dict(own)), goal).price == 1000 + 90 + 2 * 500
 
 
 TOML = """
