@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -58,6 +58,11 @@ class Objective(Strict):
 class Goal(Strict):
     """A goal file."""
 
+    ELSEWHERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("server", "drives", "volume", "workload", "adapters", "run"),
+        "this is a scenario: a goal names its file, scenario = 'server.toml', with [candidates] "
+        "and [constraints] (docs/howto/choose.md)",
+    )
     name: str = ""
     scenario: str | dict[str, Any]
     """The server and its load that candidates change: a file beside the goal, or a table."""

@@ -232,6 +232,11 @@ def test_a_part_that_is_written_out_is_asked_for_its_own_price():
         assert fixed(resolve(scenario_from_dict(own)), goal).price == 1000 + 90 + 2 * 500
 
 
+def test_a_scenario_is_no_goal_and_is_told_how_to_become_one():
+    with pytest.raises(InputError, match=r"this is a scenario: .*scenario = .*candidates"):
+        goal_from_dict(GOAL["scenario"])
+
+
 TOML = """
 [scenario]
 server = { sockets = [{ cpu = "xeon-gold-6130" }] }
