@@ -1,6 +1,7 @@
 """Help, version, `trace`, `catalog`, examples, first commands, and what all have in common."""
 
 import json
+import re
 import time
 import tomllib
 from pathlib import Path
@@ -193,6 +194,18 @@ def test_init_without_a_terminal_takes_usual_values(nvmesim):
     said = nvmesim("init")
     assert said.code == 0
     assert tomllib.loads(said.out)["volume"]["raid"] == "raid5"
+
+
+def test_keys_that_the_comments_of_init_name_are_keys(nvmesim, tmp_path):
+    """Those beside a table's head, written below it, are a scenario that can be."""
+    text = re.sub(r"(?m)^(\[+(?:volume|workload)\]+) +# (.*)$",
+                  lambda m: "\n".join([m[1], *re.findall(r'\w+ = "[^"]+"', m[2])]),
+                  nvmesim("init").out)  # fmt: skip
+    file = tmp_path / "named.toml"
+    file.write_text(text, encoding="utf-8")
+    found = load_scenario(file)
+    assert found.volume[0].kernel == "5.14"
+    assert (found.workload[0].filesystem, found.workload[0].guest) == ("xfs", "kvm-virtio")
 
 
 @pytest.mark.parametrize("drive", ["intel-p4610-1.6tb", "PM9A3", "samsung-pm1743-15.36tb"])
