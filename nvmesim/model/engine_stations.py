@@ -26,13 +26,13 @@ def groups_of(scenario: ResolvedScenario, volume: Volume) -> list[WorkloadGroup]
     return [g for g in scenario.workload if any((t.kind, t.index) == mine for t in g.targets)]
 
 
-def _spinning(b: Builder, name: str) -> int:
+def _spinning(b: Builder, name: str, resource: str = "engine-lock") -> int:
     """A lock that spins: one server, and who waits for it keeps its CPU busy.
 
     A queued spin lock hands over in the order of arrival; what a thread waits counts as CPU time
     (`StationInfo.burns`). Source: Linux kernel/locking/qspinlock.c.
     """
-    return b.named(name, "raid-engine", resource="engine-lock", burns="all")
+    return b.named(name, "raid-engine", resource=resource, burns="all")
 
 
 class StripeRows:
@@ -62,7 +62,7 @@ class StripeRows:
                 f"{volume.name} workers", "raid-engine", Kind.GATE, volume.workers,
                 resource="engine-threads",
             )  # fmt: skip
-            self._lock = _spinning(b, f"{volume.name} stripe locks")
+            self._lock = _spinning(b, f"{volume.name} stripe locks", "stripe-locks")
 
     def _raid5d(self) -> int:
         """The one thread, made when a row first needs it.

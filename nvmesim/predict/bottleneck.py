@@ -281,6 +281,8 @@ def describe(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
         return f"its threads ({busy_text}{_engine_text(lowered, full) or text})"
     if info.burns == "all":
         where = "a lock that requests take one by one, and burn CPU while they wait"
+        if info.resource == "stripe-locks":
+            where += ", the slower the more workers and threads pass it"
         return f"{info.name}, {where} ({busy_text})"
     if info.resource == "engine-threads":
         threads = "one RAID thread" if info.servers == 1 else f"{info.servers} RAID threads"

@@ -31,7 +31,7 @@ TOP_PCIE: Final = 6
 MOST_STRIPES: Final = 32768
 """Largest stripe_cache_size that md takes."""
 WORKERS: Final = 8
-"""Value that `eight_workers` sets group_thread_cnt to."""
+"""Of an array, as measured ones had: beyond them their locks take longer."""
 LEAST_HALF: Final = {"raid0": 1, "raid5": 3, "raid6": 4, "raid10": 2}
 """Fewest members of half an array; a mirror has no half."""
 
@@ -412,17 +412,26 @@ def newer_kernel(s: ResolvedScenario) -> Change | None:
     return of_volumes(s, f"kernel {named}", volumes, "kernel", lambda v: v.kernel)
 
 
+def half_the_workers(s: ResolvedScenario) -> Change | None:
+    """RAID5/6 of md with half the workers: their locks take the longer the more pass them."""
+    sockets = len(s.sockets)
+    fewer = [v.workers // sockets // 2 * sockets or v.workers for v in s.volumes]
+    volumes = [replace(v, workers=n) for v, n in zip(s.volumes, fewer, strict=True)]
+    return of_volumes(
+        s, "half the md workers", volumes, "group_thread_cnt", lambda v: v.workers // sockets
+    )
+
+
 def eight_workers(s: ResolvedScenario) -> Change | None:
-    """RAID5/6 of md with eight workers on every NUMA node."""
-    most = WORKERS * len(s.sockets)
+    """RAID5/6 of md with eight workers, shared among the NUMA nodes."""
+    each = max(1, WORKERS // len(s.sockets))
     volumes = [
-        replace(v, workers=max(v.workers, most))
+        replace(v, workers=max(v.workers, each * len(s.sockets)))
         if v.raid.stripe_cache and v.engine.rows is not None else v
         for v in s.volumes
     ]  # fmt: skip
     nodes = "" if len(s.sockets) == 1 else " on each NUMA node"
-    text = f"{WORKERS} md workers{nodes}"
-    return of_volumes(s, text, volumes, "group_thread_cnt", lambda _: WORKERS)
+    return of_volumes(s, f"{each} md workers{nodes}", volumes, "group_thread_cnt", lambda _: each)
 
 
 def two_arrays(s: ResolvedScenario) -> Change | None:

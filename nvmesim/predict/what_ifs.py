@@ -83,6 +83,7 @@ BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
     "sq-threads": (up.twice_the_threads, up.more_ghz),
     "engine": (up.shorter_serial_section,),
     "engine-lock": (up.newer_kernel, up.two_arrays, up.no_bitmap),
+    "stripe-locks": (up.half_the_workers, up.two_arrays),
     "bitmap-file": (up.no_bitmap,),
     "engine-threads": (
         up.eight_workers, up.two_arrays, up.two_arrays_with_workers, up.newer_kernel,

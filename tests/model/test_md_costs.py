@@ -145,6 +145,10 @@ def test_workers_take_part_share_locks_and_are_a_group_a_node():
     shared = get("raid-engine", "linux-md").rows.shared.value / GHZ / 1e3
     assert many.total.iops.value == pytest.approx(1e6 / (shared * 32), rel=0.03)
     assert many.cpu.logical_utilization > 0.8  # most of it waits for the locks
+    sides = {"cores": 32, "sockets": 2, "reliefs": True}
+    away = run({"raid": "raid6", "group_thread_cnt": 16}, **sides)
+    assert away.total.iops.value < many.total.iops.value  # twice the workers pass the locks
+    assert {r.change: r.gain for r in away.bottleneck.reliefs}["half the md workers"] > 0.1
     two = tables({"raid": "raid5", "group_thread_cnt": 4}, sockets=2)
     assert resolve(scenario_from_dict(two)).volumes[0].workers == 8
 

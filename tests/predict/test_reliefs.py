@@ -269,7 +269,7 @@ LOAD = {"threads": 32, "outstanding": 8}
         (reliefs.two_arrays, server_of(1, volume={"raid": "raid10"}, workload=[
             {"threads_total": 32, "outstanding": 8}]), {"volume.0.arrays": 2}),
         (reliefs.two_arrays_with_workers, server_of(2, volume={"raid": "raid5"}, workload=[LOAD]),
-         {"volume.*.group_thread_cnt": 8, "volume.0.arrays": 2, "workload.0.threads": 16}),
+         {"volume.*.group_thread_cnt": 4, "volume.0.arrays": 2, "workload.0.threads": 16}),
         (reliefs.near_the_drives, server_of(2, workload=[LOAD]), {"workload.*.socket": "near"}),
         (reliefs.near_the_drives, server_of(2, workload=[LOAD], volume=[
             {"raid": "raid5", "members": [0, 1, 2, 3]}, {"raid": "raid5", "members": [4, 5, 6, 7]},
@@ -345,6 +345,14 @@ def test_a_setting_has_its_command_and_one_more_drive_its_watts_and_price() -> N
     workers = reliefs.eight_workers(base)
     assert workers.set == {"volume.*.group_thread_cnt": 8}
     assert workers.command.endswith("/md/group_thread_cnt")
+    two = reliefs.eight_workers(
+        resolved(drives=4, volume={"raid": "raid5"}, sockets=[{"cpu": CPU}] * 2)
+    )
+    assert two.set == {"volume.*.group_thread_cnt": 4}
+    assert two.scenario.volumes[0].workers == 8
+    fewer = reliefs.half_the_workers(two.scenario)
+    assert (fewer.set, fewer.scenario.volumes[0].workers) == ({"volume.*.group_thread_cnt": 2}, 4)
+    assert reliefs.half_the_workers(base) is None
     assert workers.added(base, "power_active_w") == workers.added(base, "price") == 0
     power = Quantity(value=14.0, basis="datasheet", source="a sheet")
     price = Quantity(value=420.0, basis="datasheet", source="a quote")

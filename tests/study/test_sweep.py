@@ -15,7 +15,9 @@ from polars.testing import assert_frame_equal
 import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
+from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.load import with_values as put
+from nvmesim.show.views.sweep_tables import MORE_MEMBERS, points
 from nvmesim.study.sweep.api import SweepTally, simulate_all
 from nvmesim.study.sweep.point import (
     KEPT_VERSIONS,
@@ -29,6 +31,7 @@ from nvmesim.study.sweep.point import (
 )
 from nvmesim.study.sweep.workers import WorkerPool
 from tests.children import heed_ctrl_c, unmeasured
+from tests.servers import one_server
 from tests.study.conftest import TABLES
 
 OVER = {"drives.0.count": [1, 2], "workload.outstanding": "1..4..x2"}
@@ -48,6 +51,24 @@ def test_a_frame_has_every_parameter_and_result_and_a_point_is_what_run_says(sma
     frame = ns.sweep(small, {"workload.outstanding": [4]}, workers=1, cache=False)
     row = columns(ns.simulate(small, reliefs=False))
     assert {k: frame[k][0] for k in row} == row
+
+
+def test_more_drives_that_bring_less_by_a_raid_thread_are_explained():
+    """Each row costs raid5d 1,690 cycles a member beside 27,000."""
+    load = {"threads": 8, "outstanding": 16, "read": 0}
+    tables = {**one_server("samsung-pm9a3-3.84tb", [load], 4), "volume": [{"raid": "raid5"}]}
+    key, over = "drives.0.count", {"drives.0.count": [4, 8]}
+    frame = sweep(scenario_from_dict(tables), over, workers=1)
+    few, many = frame["iops"]
+    assert many / few == pytest.approx((27000 + 4 * 1690) / (27000 + 8 * 1690), rel=0.03)
+    assert frame["lat_p99_us"][1] > frame["lat_p99_us"][0]
+    (note,) = points(frame.to_dicts(), [key]).notes
+    assert note == MORE_MEMBERS
+    assert not points(
+        frame.reverse().with_columns(iops=pl.Series([few, few])).to_dicts(), [key]
+    ).notes
+    reads = put(tables, {"workload.0.read": 1.0})
+    assert not points(sweep(scenario_from_dict(reads), over, workers=1).to_dicts(), [key]).notes
 
 
 def test_without_certainty_the_figures_are_the_same_and_no_interval_is_told(small):

@@ -23,6 +23,12 @@ PAGE_ROWS: Final = 400
 """Points in the page's table; the file that the sweep writes has all."""
 MOST_LINES: Final = 6
 """Values of the second key that can be kept apart as lines."""
+FALL: Final = 0.02
+"""Loss of IOPS from which on a sweep of drives says why more bring less."""
+MORE_MEMBERS: Final = (
+    "more drives bring less: a RAID thread looks at each member of a row, so that a row costs it "
+    "more (group_thread_cnt gives it workers)"
+)
 FIGURES: Final = ("IOPS", "95 % within", "p99 [us]", "CPU", "<limited by")
 
 Row = dict[str, Any]
@@ -139,7 +145,17 @@ def points(rows: Sequence[Row], keys: Sequence[str]) -> Table:
         why = [row["error"] or ""] if has_errors else []
         cells.append([*(text_of(row[k]) for k in keys), *figures, *why])
     heads = [f"<{heading(key)}" for key in short_keys(keys)]
-    return table("Points", [*heads, *FIGURES, *(["<why not"] if has_errors else [])], cells)
+    heads += [*FIGURES, *(["<why not"] if has_errors else [])]
+    return table("Points", heads, cells, notes=[MORE_MEMBERS] * _falls(rows, keys))
+
+
+def _falls(rows: Sequence[Row], keys: Sequence[str]) -> bool:
+    """True if more drives bring less where a RAID thread is full."""
+    if len(keys) != 1 or not keys[0].endswith("count"):
+        return False
+    full = [r for r in rows if "RAID thread" in (r["fullest"] or "")]
+    counted = sorted(full, key=lambda r: r[keys[0]])
+    return len(counted) > 1 and counted[-1]["iops"] < (1 - FALL) * counted[0]["iops"]
 
 
 def _rate(row: Row) -> str:
