@@ -207,7 +207,7 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
         raise FitError(f"nothing to fit: {why}")
     # reads, mixes, writes; small before large, shallow before deep
     points.sort(key=lambda p: (-_mix(p), not p.random, p.block_size, p.outstanding, p.jobs))
-    points, dropped = _without_repeats(points)
+    points, dropped, unlike = _without_repeats(points)
     said = [f"not used, {why}: {named(names)}" for why, names in unused.items()]
     bounded = [p.name for p in points if p.is_bounded]
     if bounded:
@@ -215,11 +215,18 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
             "jobs or depth not stated: as many in flight are taken as the rate needs, up to "
             f"{DEEPEST}: {named(bounded)}"
         )
+    if unlike:
+        said.append(
+            "runs with the same load are taken as repeats, and the longest is used; were these of "
+            f"one drive in one state? {named(unlike, 6)}"
+        )
     if dropped:
         said.append(f"measured more than once, the longest run is used and not: {named(dropped)}")
     return points, [*said, *_short_tails(points), *doubts(captures, {p.source for p in points})]
 
 
+UNLIKE: Final = 1.25
+"""Rate in units of the least of its repeats from which on they are doubted. Assumed."""
 LISTED: Final = 12
 """Values named when a rule holds none out."""
 
@@ -421,10 +428,10 @@ def _table_percentiles(
     return {p: float(table.percentiles_s[p]) for p in enough if p in table.percentiles_s}
 
 
-def _without_repeats(points: list[Point]) -> tuple[list[Point], list[str]]:
+def _without_repeats(points: list[Point]) -> tuple[list[Point], list[str], list[str]]:
     """Keep the longest run of each point: single-request runs repeat the conditions of others.
 
-    Returns the kept points and the sources of the others.
+    Returns the kept points, the sources of the others, and what repeats each other too badly.
     """
     same: dict[tuple[object, ...], list[Point]] = {}
     for p in points:
@@ -435,7 +442,11 @@ def _without_repeats(points: list[Point]) -> tuple[list[Point], list[str]]:
         same.setdefault(key, []).append(p)
     kept = [_of_repeats(group) for group in same.values()]
     used = {p.source for p in kept}
-    return kept, [p.source for p in points if p.source not in used]
+    rates = ((p, sorted(q.iops for q in group))
+             for p, group in zip(kept, same.values(), strict=True))  # fmt: skip
+    unlike = [f"{p.name} ({len(of)} runs, {of[0]:,.0f} to {of[-1]:,.0f} IOPS)"
+              for p, of in rates if of[-1] > UNLIKE * of[0]]  # fmt: skip
+    return kept, [p.source for p in points if p.source not in used], unlike
 
 
 def _of_repeats(group: list[Point]) -> Point:

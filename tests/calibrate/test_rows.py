@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nvmesim.calibrate.asked_host import usual_host
 from nvmesim.calibrate.bench import BenchAnswer, free_host, measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.drive.gate import missed_means, misses, residual
 from nvmesim.calibrate.drive.suspension import suspending
+from nvmesim.calibrate.drive.which_rows import host_doubts
 from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.points import Point, points_of
+from nvmesim.calibrate.stack.scaled import host_of_rows
 from nvmesim.capture.registry import read_captures
+from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import with_alternative
 from nvmesim.errors import FitError
 from tests.calibrate.bench import drive, host, simulated
@@ -40,6 +44,35 @@ def test_nothing_to_fit_names_the_column_that_was_not_read(tmp_path: Path) -> No
     (tmp_path / "rows.csv").write_text("op,request,jobs,qd,iops\nrandread,4k,1,1,9\n")
     with pytest.raises(FitError, match=r"block size is known; .*'request' is not known"):
         points_of(read_captures([tmp_path / "rows.csv"]))
+
+
+@pytest.mark.parametrize(("again", "is_doubted"), [(110_000, False), (250_000, True)])
+def test_repeats_that_differ_are_doubted(tmp_path: Path, again: int, is_doubted: bool) -> None:
+    """Two runs of one load that do 2.5 times as much were of two things, such as an array."""
+    rows = "\n".join(f"randread,4k,4,32,{iops}" for iops in (100_000, again))
+    (tmp_path / "rows.csv").write_text(f"op,block_size,jobs,qd,iops\n{rows}\n")
+    points, said = points_of(read_captures([tmp_path / "rows.csv"]))
+    assert len(points) == 1
+    assert any(f"2 runs, 100,000 to {again:,}" in text for text in said) == is_doubted
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "named"),
+    [(5, ""), (10, "'pcie5 x4'"), (20, "'pcie6 x4'"), (60, "several drives")],
+)
+def test_more_than_a_port_carries_names_one_that_does(gigabytes: int, named: str) -> None:
+    host = usual_host(parse_link("pcie4 x4"))
+    said = [*host_doubts(host, [row(1.0, 4, 64, gigabytes * 1e9 / 4096)], included=False)]
+    assert [named in text for text in said] == [True] * bool(named)
+
+
+def test_a_thread_whose_sending_takes_all_its_time_says_so() -> None:
+    """358 us of submission a request: one thread did nothing else (a mail of linux-nvme)."""
+    busy = replace(row(1.0, 1, 16, 2789.0), block_size=8192, slat_s=356.5e-6, mean_s=5.73e-3)
+    notes: list[str] = []
+    host_of_rows(usual_host(parse_link("pcie4 x4")), [busy], notes)
+    assert "slat" in notes[0]
+    assert "more threads" not in notes[0]
 
 
 def test_a_write_ceiling_is_no_latency() -> None:

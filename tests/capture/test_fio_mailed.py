@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nvmesim.capture.capture import Latency, Op
+from nvmesim.capture.readers.fio.fio_jobs import OTHER_MIX
 from nvmesim.capture.readers.fio.normal_output import INHERITED, WRAPPED
 from nvmesim.capture.readers.fio.normal_section import NO_TIME, TRIMMED
 from nvmesim.capture.registry import read_capture
@@ -231,3 +232,10 @@ def test_depth_is_what_the_report_says_if_nothing_else_does(tmp_path: Path) -> N
         read(without("command", "banner", "target")(text), tmp_path).measurements[0].conditions
     )
     assert conditions.iodepth is None
+
+
+def test_what_verify_reads_is_not_called_another_mix_than_asked() -> None:
+    """Its reads come after the writes: each phase has all of its own, and asked for no mix."""
+    capture = read_capture(Path(__file__).parent / "mailed" / "ver.txt")
+    assert {has(m.warnings, "phases") for m in capture.measurements} == {True}
+    assert {has(m.warnings, OTHER_MIX) for m in capture.measurements} == {False}

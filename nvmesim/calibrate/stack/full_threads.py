@@ -55,7 +55,7 @@ def _is_full(p: Point, points: Sequence[Point]) -> bool:
         return False
     if p.iodepth < QUEUED:
         return False
-    if p.slat_s and p.iops * p.slat_s >= BUSY * p.jobs:
+    if sends_all_the_time(p):
         return True
     alike = [
         q.iops for q in points
@@ -65,6 +65,11 @@ def _is_full(p: Point, points: Sequence[Point]) -> bool:
     needed = ROOM * p.iops * LONE_S[p.read_fraction == 1]
     is_more = max(alike, default=0.0) > MORE * p.iops > MORE * max(fewer, default=0.0)
     return (is_more or does_less_of_each(p, points)) and p.outstanding > needed
+
+
+def sends_all_the_time(p: Point) -> bool:
+    """True if submissions took all of the time of the threads of *p*, by their latency (slat)."""
+    return bool(p.slat_s) and p.iops * (p.slat_s or 0.0) >= BUSY * p.jobs
 
 
 def does_less_of_each(p: Point, points: Sequence[Point]) -> bool:

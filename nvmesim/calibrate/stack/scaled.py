@@ -21,9 +21,14 @@ from nvmesim.calibrate.drive.open_ceilings import usual_ceiling
 from nvmesim.calibrate.evidence import joint_of, with_draws
 from nvmesim.calibrate.infer.problem import DRAWS
 from nvmesim.calibrate.points import LONE_S, Point
-from nvmesim.calibrate.stack.full_threads import does_less_of_each, with_full_threads
+from nvmesim.calibrate.stack.full_threads import (
+    does_less_of_each,
+    sends_all_the_time,
+    with_full_threads,
+)
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import CYCLES, DriveProfile, Quantity, StackProfile
+from nvmesim.predict.uncertainty.numbers import Z95
 from nvmesim.units import PS_PER_S
 
 BATCHED_S: Final = 0.4e-6
@@ -223,6 +228,8 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         if p.is_cpu_bound and (_waits(p) or does_less_of_each(p, rows)) and not p.raid
     ]  # fmt: skip
     shown, why = max(full, key=lambda p: p.iops / p.jobs, default=None), "more threads do more"
+    if shown is not None and sends_all_the_time(shown):
+        why = "sending took all of its time (slat)"
     if shown is None:
         shown, why = _likely_full(host, rows), "a drive behind this link seldom does so little"
     if shown is not None and not any(p.cpu_s for p in rows):
@@ -337,9 +344,7 @@ def share_sd(host: BenchHost, point: Point) -> float:
     if section is None or thread_share(host, point) > served_share(host, point):
         return host.clock_sd
     time = section.time(write=point.read_fraction < 0.5)
-    known = 0.0
-    if time.low and time.high:
-        known = math.log(time.high / time.low) / (2 * 1.96)
+    known = math.log(time.high / time.low) / (2 * Z95) if time.low and time.high else 0.0
     return math.hypot(host.clock_sd, known)
 
 

@@ -49,6 +49,8 @@ MIX_TOLERANCE: Final = 0.1
 """Shares of reads asked and counted may differ by so much: fio draws for each request."""
 TRIMS: Final = "trims"
 """Code of the warning that trims are left out."""
+OTHER_MIX: Final = "other-mix"
+"""The same where another share of reads was counted than asked."""
 _SHAPERS: Final = {
     # option: what it does to the load; its name is the warning's code
     "thinktime": "thinktime: the jobs paused, fewer requests were outstanding than iodepth says",
@@ -287,7 +289,7 @@ def _measure_phases(jobs: list[FioJob], util: Mapping[str, float]) -> list[Measu
             if op in job.ops
         ]
         m = _measure(alone, {})
-        warnings = (Warning("phases", text), *m.warnings)
+        warnings = (Warning("phases", text), *(w for w in m.warnings if not has([w], OTHER_MIX)))
         found.append(replace(m, label=f"{m.label}: {op}s", warnings=warnings))
     return found
 
@@ -446,9 +448,8 @@ def _notes(jobs: list[FioJob], active: list[FioJob], ops: Mapping[Op, OpResult])
             break
     share, counted = _same(j.options.read_fraction() for j in active), _counted_fraction(active)
     if share is not None and counted is not None and share != _read_fraction(active):
-        notes.append(
-            f"the options ask for {100 * share:.3g} % reads, {100 * counted:.3g} % were counted"
-        )
+        text = f"the options ask for {100 * share:.3g} % reads, {100 * counted:.3g} % were counted"
+        notes.append(Warning(OTHER_MIX, text))
     idle = [job.name for job in jobs if not job.results and not job.notes]
     if idle:
         text = f"{len(idle)} jobs did no request: {shown(', '.join(idle), 40)}"
