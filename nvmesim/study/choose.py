@@ -263,13 +263,6 @@ class Choice(Charted):
         return max(found, key=lambda c: c.p_meets, default=None)
 
     @property
-    def surer(self) -> Candidate | None:
-        """The first that is sure to meet the goal, where the chosen one is not."""
-        best = self.chosen
-        found = (c for c in self.runner_ups if best and c.p_meets >= SURE > best.p_meets)
-        return next(found, None)
-
-    @property
     def study(self) -> str:
         """The command that says what to measure to know; empty where no file or nothing open."""
         best, scenario = self.chosen, self.goal.scenario

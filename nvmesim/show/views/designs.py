@@ -121,18 +121,11 @@ def choice_blocks(choice: Choice, title: str) -> list[b.Block]:
 
 def _standing(choice: Choice) -> b.Facts:
     """State that the figures are of, and what the chosen one is not told apart from."""
-
-    def said(candidate: Candidate | None) -> str:
-        if candidate is None:
-            return ""
-        return (
-            f"{candidate.name} ({choice.cost(candidate)}, {words.chance(candidate.p_meets)} sure)"
-        )
-
-    cheaper = choice.cheaper and f"{said(choice.cheaper)}: the two are not told apart"
-    pairs = (("figures of", choice.candidates[0].condition), ("may do as well", cheaper or ""),
-             ("is surer", said(choice.surer)), ("what would tell", choice.study))  # fmt: skip
-    return b.Facts(tuple(pair for pair in pairs if pair[1]))
+    pairs = [("figures of", choice.candidates[0].condition)]
+    if (other := choice.cheaper) is not None:
+        what = f"{choice.cost(other)}, {words.chance(other.p_meets)} sure"
+        pairs.append(("may do as well", f"{other.name} ({what}): the two are not told apart"))
+    return b.Facts(tuple(p for p in (*pairs, ("what would tell", choice.study)) if p[1]))
 
 
 def _met(choice: Choice, met: list[Candidate]) -> b.Table:
