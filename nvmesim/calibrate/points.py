@@ -204,7 +204,8 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
         reasons = [f"{names[0]}: {why}" for why, names in unused.items()]
         unread = [w for c in captures.files for w in c.warnings if has([w], UNKNOWN_COLUMN)]
         why = "; ".join([*reasons[:1], *unread[:2]]) or "no capture holds results"
-        raise FitError(f"nothing to fit: {why}")
+        do = "; a table of points can say it: op,block_size,jobs,iodepth,iops" * ("known" in why)
+        raise FitError(f"nothing to fit: {why}{do}")
     # reads, mixes, writes; small before large, shallow before deep
     points.sort(key=lambda p: (-_mix(p), not p.random, p.block_size, p.outstanding, p.jobs))
     points, dropped, unlike = _without_repeats(points)

@@ -57,12 +57,18 @@ def only(measurement: Measurement) -> Point:
     return found
 
 
+NO_SIZE = "no single block size is known"
+
+
 @pytest.mark.parametrize(
     ("measurement", "why"),
     [
         (measured(), "it does not say what was read and what written"),
-        (measured(replace(DEEP, block_size=None), read=op()), "no single block size is known"),
-        (measured(replace(DEEP, block_size={4096: 1.0}), read=op()), "no single block size"),
+        (measured(replace(DEEP, block_size=None), read=op()), NO_SIZE),
+        (
+            measured(replace(DEEP, block_size={4096: 1.0}), read=op()),
+            "no single block size is known",
+        ),
         (measured(replace(DEEP, jobs=None), read=op()), "the queue depth is not known"),
         (measured(replace(DEEP, iodepth=None), read=op()), "the queue depth is not known"),
         (measured(replace(DEEP, rate_iops=5.0), read=op()), "it did more than its rate limit"),
@@ -70,8 +76,9 @@ def only(measurement: Measurement) -> Point:
     ],
 )
 def test_what_is_no_point_is_named_with_its_reason(measurement: Measurement, why: str) -> None:
-    with pytest.raises(FitError, match=f"nothing to fit: 0.json: {why}"):
+    with pytest.raises(FitError, match=f"nothing to fit: 0.json: {why}") as caught:
         points(measurement)
+    assert ("op,block_size,jobs,iodepth,iops" in str(caught.value)) == ("known" in why)
     found, said = points(measurement, measured(read=op()))
     assert len(found) == 1
     assert any(text.startswith(f"not used, {why}") and "0.json" in text for text in said)
