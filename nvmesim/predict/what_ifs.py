@@ -169,9 +169,14 @@ class WhatIfs:
         return tuple(sorted(out, key=lambda r: (
             r.gain_low <= 0, bottleneck.adds_nothing(r, out), -r.gain)))  # fmt: skip
 
+    @property
+    def _is_closed(self) -> bool:
+        """True if threads send the load; a rebuild alone has none."""
+        return bool(self.ready.scenario.workload) and not self.ready.load.is_open
+
     def _lighter(self, stop: bottleneck.SaturatedStation | None) -> list[Change]:
         """A shallower load that should do as much: without most of what waits where it is full."""
-        if stop is None or self.ready.load.is_open:
+        if stop is None or not self._is_closed:
             return []
         n = self.ready.load.in_flight
         full = bottleneck.full_buffers(self.ready.lowered, self.totals)
@@ -186,7 +191,7 @@ class WhatIfs:
 
     def _longer(self, change: Change, found: Relief) -> float | None:
         """Mean latency with *change* over that without, by Little's law; None of open loops."""
-        if self.ready.load.is_open or found.gain <= -1:
+        if not self._is_closed or found.gain <= -1:
             return None
         more = sum(g.in_flight for g in change.scenario.workload) / self.ready.load.in_flight
         return more / (1 + found.gain)

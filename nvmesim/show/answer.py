@@ -39,7 +39,7 @@ def asked(scenario: ResolvedScenario) -> str:
     ]
     if len(groups) > MOST_GROUPS:
         shown.append(f"{words.plural(len(groups) - MOST_GROUPS, 'workload')} more")
-    text = " | ".join(shown)
+    text = " | ".join(shown) or "the rebuild or check alone"
     logical = sum(socket.logical_cpus for socket in scenario.sockets)
     if sum(group.n_threads for group in groups if not group.is_open) > logical:
         text += f"; these are more threads than the {logical} logical CPUs"

@@ -22,6 +22,8 @@ from nvmesim.predict import what_ifs as whatifs
 from nvmesim.predict.prepare import prepare
 from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import compare, simulate
+from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.show.answer import asked
 from tests.predict.scenarios import CPU, DRIVE, scenario
 from tests.servers import bare
 
@@ -158,6 +160,16 @@ def test_a_full_write_buffer_is_what_stops_writes_and_fewer_in_flight_do_as_much
     shallow = bare(scenario(drives=1, read=0.0, drive=small, **{**MANY, "outstanding": 2}))
     assert shallow.total.iops.value == pytest.approx(found.total.iops.value, rel=0.02)
     assert shallow.total.latency.mean < found.total.latency.mean / 20
+
+
+def test_a_rebuild_alone_has_no_shallower_load() -> None:
+    alone = {"raid": "raid6", "degraded": [0], "rebuild": True, "sync_speed_max": "10 GB/s"}
+    tables = {**scenario(drives=6, volume=alone).to_dict(), "workload": [], "run": {}}
+    found = simulate(scenario_from_dict(tables), certainty=False)
+    assert found.bottleneck.verdict == "raid-engine"
+    assert {r.latency for r in found.bottleneck.reliefs} == {None}
+    assert not [r for r in found.bottleneck.reliefs if "in flight" in r.change]
+    assert asked(found.resolved)
 
 
 def test_nothing_full_is_latency_bound_and_depth_is_resimulated() -> None:
