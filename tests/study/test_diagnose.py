@@ -17,6 +17,7 @@ from nvmesim.capture.caveats import UNKNOWN_COLUMN, UNSTATED_MIX
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
+from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.page import html
 from nvmesim.show.views.measured import diagnosis_blocks
 from nvmesim.study.diagnosis.diagnose import WAITS
@@ -161,6 +162,19 @@ def test_the_command_finds_a_depth_without_effect(tmp_path, capfd):
     assert sum(e["probability"] for e in answer["explanations"]) <= 1 + 1e-9
     assert [row["inside"] for row in answer["rows"]] == [False, False, True]
     assert answer["next"]["tells"][0] == answer["explanations"][0]["name"]
+
+
+def test_a_row_is_predicted_on_the_targets_that_the_scenario_names(tmp_path):
+    """Two arrays, of which one was measured: `run` and `diagnose` predict the same."""
+    tables = tomllib.loads(SERVER)
+    tables["volume"] = [{"raid": "raid0", "members": [0, 1]}, {"raid": "raid0", "members": [2, 3]}]
+    load = {"threads_total": 12, "outstanding": 64, "read": 1.0, "targets": ["volume1"]}
+    tables["workload"] = [load]
+    path = tmp_path / "rows.csv"
+    path.write_text("op,block_size,jobs,iodepth,iops\nrandread,4 KiB,12,64,1300000\n")
+    (row,) = ns.diagnose(tables, [path], workers=1).rows
+    asked = ns.simulate(scenario_from_dict(tables), reliefs=False).total.iops.value
+    assert row.predicted.value == pytest.approx(asked, rel=0.03)
 
 
 @pytest.mark.parametrize(("column", "is_known"), [("", False), (",4", True)])

@@ -63,7 +63,9 @@ BUSY_PCT: Final = 70.0
 SLICED: Final = math.log(5.0)
 """The same of a p99: limiters let requests through in slices of 100 ms or 1 s (blk-throttle.c,
 throtl_slice; github firecracker-microvm/firecracker issue 2176), which nobody states."""
-PLACE: Final = ("socket", "buffers", "interrupts", "filesystem", "guest", "offset", "limits")
+PLACE: Final = (
+    "targets", "socket", "buffers", "interrupts", "filesystem", "guest", "offset", "limits",
+)  # fmt: skip
 """Keys of a workload that say where and through what it runs."""
 SECTOR: Final = 512
 ARRAYS: Final = ("md", "dm-", "9,", "252,", "253,")
