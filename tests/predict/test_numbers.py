@@ -13,6 +13,7 @@ from nvmesim.errors import CatalogError
 from nvmesim.predict.simulate import compare, simulate
 from nvmesim.predict.uncertainty.certainty import ANY, FASTER, LEAST_ROOM, LOST, room
 from nvmesim.predict.uncertainty.design import design, two_sides
+from nvmesim.predict.uncertainty.misfit import Where, of_profile
 from nvmesim.predict.uncertainty.numbers import alternatives, draws, factors, moved
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -226,6 +227,18 @@ def test_rows_bound_what_is_predicted(what):
 )
 def test_rows_of_other_loads_say_nothing(other):
     assert left(100_000.0, **other) == ANY
+
+
+def test_a_row_that_was_held_out_moves_no_prediction():
+    """What --hold-out left out of the fit is there to be predicted, not to be known."""
+    missed = {"read": 1.0, "block_size": 4096, "threads": 1, "outstanding": 8, "iops": 1.0}
+    where = Where(1.0, 4096, 8, 1)
+    found = {}
+    for held_out in (False, True):
+        rows = [*ROWS, {**missed, "held_out": held_out}]
+        found[held_out] = of_profile(resolve(asked(rows=rows)).drives[0].profile, where)
+    assert found[False].shift == pytest.approx(-1.0, abs=0.1)
+    assert found[True] == of_profile(resolve(asked()).drives[0].profile, where)
 
 
 def test_the_printed_interval_is_within_what_whole_sectors_leave():

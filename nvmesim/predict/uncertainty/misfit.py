@@ -97,7 +97,8 @@ def of_profile(profile: DriveProfile, where: Where, figure: str = "iops") -> Mis
     Misfit(shift=0.0, deviation=0.0)
     """
     field = FIGURES.get(figure, "")
-    kept = [r for r in profile.residuals if getattr(r, field, None) is not None and not r.stated]
+    told = [r for r in profile.residuals if not (r.stated or r.held_out)]
+    kept = [r for r in told if getattr(r, field, None) is not None]
     alike = [r for r in kept if (r.sequential, r.sync) == (where.sequential, where.sync)]
     alike = [r for r in alike if (r.filesystem, r.guest) == where.path] or alike
     if alike:
