@@ -39,6 +39,16 @@ def test_normal_says_what_json_says(tmp_path: Path) -> None:
     assert text.cpu.total_pct == pytest.approx(json.cpu.total_pct, rel=1e-3)
 
 
+def test_a_terse_line_beside_more_reports_hides_none(tmp_path: Path) -> None:
+    """Of several runs in one file, one printed both its report and its terse line."""
+    both = sample(BOTH)
+    terse = next(line for line in both.split("\n") if line.startswith("3;fio"))
+    other = NORMAL.replace("iodepth=32", "iodepth=16").replace("depth=32", "depth=16")
+    found = read_text(f"{other}\n{NORMAL}\n{terse}\n", tmp_path)
+    assert found.format == "fio-text"
+    assert len(found.measurements) == 2
+
+
 def test_terse_status_interval_keeps_the_last_line(tmp_path: Path) -> None:
     first = TERSE.split(";")
     first[8] = first[49] = "1000"

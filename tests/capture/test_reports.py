@@ -148,6 +148,23 @@ def test_a_row_of_zero_did_not_run(tmp_path: Path) -> None:
     assert "line 8: a row of zero did not run (left out)" in capture.warnings
 
 
+def test_two_runs_of_perf_are_not_summed(tmp_path: Path) -> None:
+    """Perf of about 19.10, whose header has the latencies' unit among its columns."""
+    run = (
+        "[root@host perf]# ./perf -q {} -o 4096 -w randread -t 60 -c 0x1\n"
+        "Device Information             :       IOPS      MiB/s    Average        Latency(us) min"
+        "        max\n"
+        "PCIE (0000:01:00.0) from core 0:  {}.00     {}     200.00      19.03    1761.46\n"
+        "Total                          :  {}.00     {}     200.00      19.03    1761.46\n"
+    )
+    rows = [(q, 1000 * q, f"{q * 4.096e6 / 2**20:.2f}") for q in (16, 32)]
+    text = "".join(run.format(q, iops, rate, iops, rate) for q, iops, rate in rows)
+    found = read_text(text, tmp_path).measurements
+    assert [m.conditions.iodepth for m in found] == [16, 32]
+    assert [round(m.ops["read"].iops) for m in found] == [16_000, 32_000]
+    assert len({m.label for m in found}) == 2
+
+
 def test_a_latency_summary_alone(tmp_path: Path) -> None:
     text = sample("spdk/perf.txt")
     (m,) = read_text(text[text.index("Summary latency") :], tmp_path).measurements

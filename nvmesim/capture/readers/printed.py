@@ -28,6 +28,7 @@ from nvmesim.capture.checked_numbers import (
     one_load,
     rate_result,
     seconds_of,
+    tell_apart,
 )
 from nvmesim.capture.text import Source, shown
 
@@ -287,6 +288,17 @@ class _Device:
 
 
 def _spdk(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    """Each run below its own command; what stands above the first has none."""
+    starts = [m.start() for m in _COMMAND.finditer(text)]
+    cuts = [0, *(text.rindex("\n", 0, at) + 1 if "\n" in text[:at] else 0 for at in starts[1:])]
+    ends = [*cuts[1:], len(text)]
+    parts = zip(cuts, ends, strict=True)
+    lines = [(text[:a].count("\n"), text[a:b]) for a, b in parts]
+    yield from tell_apart([[*_spdk_run(source, *part, warnings)] for part in lines])
+
+
+def _spdk_run(source: Source, above: int, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    """The devices of one run, *above* which so many lines stand."""
     devices: dict[str, _Device] = {}
     columns: list[str] = []
     current = _Device("")
@@ -295,7 +307,7 @@ def _spdk(source: Source, text: str, warnings: list[str]) -> Iterator[Measuremen
     def device_of(name: str) -> _Device:
         return devices.setdefault(name, _Device(name, **given))
 
-    for line_number, line in enumerate(text.split("\n"), start=1):
+    for line_number, line in enumerate(text.split("\n"), start=above + 1):
         where = f"line {line_number}"
         header, job = _SPDK_HEADER.match(line), _JOB.match(line)
         begins = job or _SUMMARY.match(line) or _HISTOGRAM.match(line)
@@ -304,7 +316,8 @@ def _spdk(source: Source, text: str, warnings: list[str]) -> Iterator[Measuremen
         name = _CORE.sub("", (plain or row or [""] * 2)[1])
         cells: dict[str, str] = {}
         if header:
-            columns = header[1].split()
+            # versions around 19.10 print the latencies' unit between their columns
+            columns = header[1].replace("Latency(us)", "").split()
         elif begins:
             current = device_of(begins[1])
             current.tables.append(({}, []))

@@ -39,6 +39,8 @@ _VERSION: Final = re.compile(r"^fio[- ][0-9][^\s;]*\s*$", re.MULTILINE)
 _LEVELS: Final = ("1", "2", "4", "8", "16", "32", ">=64")
 _REST: Final = re.compile(r"[^;\n]{0,200};[^\n]*|\s*(?=\S)[\d.]{0,12}%?\s*")
 """The rest of a line that was wrapped: fields between semicolons, or the end of the last."""
+_REPORT: Final = re.compile(r"\(groupid=\d+, jobs=\d+\): err=")
+"""The normal output of a job, which a terse line beside it repeats."""
 _MOST_PARTS: Final = 64
 _CUT: Final = "the run was cut off or the file copied in part: repeat it"
 _GROWTH: Final = 1.05
@@ -46,8 +48,9 @@ _GROWTH: Final = 1.05
 
 
 def sniff(head: Head) -> bool:
-    """True if *head* has a terse line and is not JSON with a terse line beside it."""
-    return bool(_LINE.search(head.text)) and '"fio version"' not in head.text
+    """True if *head* has a terse line, not JSON beside it, and no more reports than such lines."""
+    lines, reports = len(_LINE.findall(head.text)), len(_REPORT.findall(head.text))
+    return 0 < lines >= reports and '"fio version"' not in head.text
 
 
 def read(source: Source) -> Capture:
