@@ -255,3 +255,24 @@ def test_what_a_large_read_takes_is_open_until_rows_tell_it():
 
     sizes = [row(64 * K, 1, 7_800.0, read=1.0), row(256 * K, 1, 4_000.0, read=1.0)]
     assert fit_drive([*SMALL_READS, *sizes]).profile.read.large is None
+
+
+def test_requests_that_a_drive_cannot_hold_tell_no_longer_latency():
+    """1,024 of 4,096 are at the drive: they take 21 ms, not 85."""
+    deep = row(4 * K, 1, 47969.4, depth=4096)
+    assert line_of([deep]).latency == pytest.approx(1024 / deep.iops, rel=0.01)
+
+
+def test_a_slow_volume_moves_more_bytes_than_a_small_buffer_holds_meanwhile():
+    """Writes that take 21 ms each: 64 of 256 KiB are 16 MiB under way."""
+    rows = [row(4 * K, 1, 47.0), row(256 * K, 1, 2900.0, depth=64)]
+    fit = fit_drive(rows)
+    assert [predicted(fit, p) for p in rows] == pytest.approx([p.iops for p in rows], rel=0.05)
+
+
+def test_rows_of_one_depth_tell_a_cap_where_no_usual_latency_explains_them():
+    """github microsoft/lisa#761 and cloud-hypervisor#4387: sizes at depth 64."""
+    for small, large, size in ((27709.5, 1536.6, 256), (224e3, 14160.0, 128)):
+        rows = [row(4 * K, 1, small, depth=64), row(size * K, 1, large, depth=64)]
+        fit = fit_drive(rows)
+        assert [predicted(fit, p) for p in rows] == pytest.approx([small, large], rel=0.03)

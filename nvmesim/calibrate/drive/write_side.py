@@ -34,6 +34,8 @@ BUFFER = 4 << 20
 """Write buffer, bytes. Assumed: in the steady state its size does not matter to the rate."""
 SLOTS = 8
 """Of the buffer for each die, at least: fewer would leave dies idle."""
+AHEAD = 2
+"""Of the bytes that move while a write is acknowledged, what the buffer has room for. Assumed."""
 CV, CV_DOUBT = 0.15, 0.7
 """Variation of an acknowledgement, and the doubt of its logarithm where no percentiles tell it."""
 ACKNOWLEDGED = 0.8
@@ -142,8 +144,9 @@ def with_writes(
     """Return *template* with writes acknowledged after *base_ps*, at most *rate* a second."""
     w = template.write
     drain = 20 * rate if limit == "controller" else rate
-    # assumed, the buffer must not cap what dies drain
-    buffer = max(w.buffer.value, SLOTS * template.dies.value * w.unit.value)
+    # assumed, the buffer must not cap what dies drain, nor bytes: they stay until acknowledged
+    held = AHEAD * template.write_bandwidth.value * base_ps / 1e12
+    buffer = max(w.buffer.value, SLOTS * template.dies.value * w.unit.value, held)
     return with_numbers(template, {
         "write.base": base_ps, "write.buffer": buffer, "write.through": limit == "through",
         "write.base_cv": cv if limit != "through" else 0.1,

@@ -25,6 +25,9 @@ LEAST_ERROR: Final = 0.03
 """Least relative error of a row where models are compared: precise rows buy no numbers."""
 DEEP: Final = 512
 """Requests in flight up to which mean value analysis is stepped; more are full of waiting."""
+HELD: Final = 1024
+"""Commands that an NVMe drive holds at once: more wait before it, and tell no longer latency.
+Source: Linux drivers/nvme/host/pci.c (io_queue_depth = 1024)."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def _solved(points: Sequence[Point], has_bandwidth: bool, has_cap: bool) -> Line
     size = np.array([p.block_size for p in points], float)
     drives = np.array([p.targets for p in points], float)
     parts = np.array([parts_of(p) for p in points], float)
-    flight = np.array([max(1, round(p.outstanding)) for p in points])
+    flight = np.array([max(1, round(min(p.outstanding, HELD * p.targets))) for p in points])
     log_iops = np.log([p.iops for p in points])
     iops = np.exp(log_iops) / drives * parts
     start = [math.log(float(np.min(flight / np.exp(log_iops))))]

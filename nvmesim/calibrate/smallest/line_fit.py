@@ -30,7 +30,7 @@ from nvmesim.calibrate.evidence import Ceiling, Side, with_draws
 from nvmesim.calibrate.infer.optimum import scattered, solved
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
 from nvmesim.calibrate.points import LONE_S, Point, sources
-from nvmesim.calibrate.smallest.line import GAIN, Line, evidence, line_of, parts_of
+from nvmesim.calibrate.smallest.line import GAIN, LEAST_ERROR, Line, evidence, line_of, parts_of
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
@@ -66,6 +66,8 @@ MOST_DIES: Final = 1024
 DRAIN: Final = 1.3
 """Bytes/s that a write buffer drains at least, in units of the rows': what they wait for must
 be the bandwidth that is fitted to them. Assumed: the drain is busy for three quarters of a row."""
+MISSED: Final = (math.log1p(MISS) / LEAST_ERROR) ** 2
+"""Cost of a line that misses a row."""
 Kind = Literal["plain", "cap", "bank", "batch"]
 KEYS: Final[dict[tuple[str, Kind], dict[str, tuple[str, ...]]]] = {
     **{("reads", kind): {
@@ -119,15 +121,16 @@ def fit_line(
     is_capped = math.isfinite(line.cap) and not (stated and line.cap < stated.value / 2)
     is_read = points[0].read_fraction > 0
     kinds: list[Kind] = ["cap" if is_capped else "plain"]
-    if is_capped and batches:
-        kinds.append("batch")
+    if is_capped and batches:  # a batch has fewer numbers than a cap
+        kinds.insert(0, "batch")
     if is_capped and is_read:
         kinds.append("bank")
     tried = [_fitted(template, host, points, line, kind, tell) for kind in kinds]
-    if not (is_capped and is_read):  # a batch has fewer numbers than a cap
-        first, *more = tried
-        best = more[0] if more and first.cost >= more[0].cost - GAIN else first
-        return [(best, 1.0)]
+    if not is_capped and tried[0].cost > MISSED and _untold_latency(points, host):
+        tried.append(_fitted(template, host, points, line, "cap", tell))  # what they wait for
+    if not (is_capped and is_read):  # the first that is about as good as any
+        least = min(side.cost for side in tried)
+        return [(next(side for side in tried if side.cost <= least + GAIN), 1.0)]
     least = min(side.cost for side in tried)
     likely = [LIKELY[kind] * math.exp((least - side.cost) / 2)
               for kind, side in zip(kinds, tried, strict=True)]  # fmt: skip
@@ -247,15 +250,9 @@ def _parameters(
         lone = 0.8e12 * min(p.outstanding / p.iops for p in points)
     found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
     is_read = points[0].read_fraction > 0
-    if not is_read and kind != "batch" and host.link.kind == "pcie":
-        usual, is_known = laws.unloaded_latency_s(
-            points, read=False, stated=host.sheet.get("write_latency")
-        )
-        depths = {p.outstanding / p.targets for p in points}
-        if not is_known and len(depths) == 1 and all(p.random for p in points):
-            # rows of one depth do not tell a latency from a wait
-            usual_ps, sd = 1e12 * usual, laws.LONE_DOUBT[False]
-            found = [Parameter("latency", usual_ps, usual_ps / 20, 4 * lone, prior_sd=sd)]
+    if kind != "batch" and (usual := _untold_latency(points, host)):
+        usual_ps, sd = 1e12 * usual, laws.LONE_DOUBT[False]
+        found = [Parameter("latency", usual_ps, usual_ps / 20, 4 * lone, prior_sd=sd)]
     if len({p.block_size for p in points}) > 1:
         beyond, beyond_sd = OPEN * moved, OPEN_SD
         if stated := host.sheet.get(SHEET_KEYS[is_read]):
@@ -283,11 +280,17 @@ def _parameters(
         found[0] = replace(found[0], start=max(lone - each, lone / 4))
         found.append(Parameter("each", each / 2, low=EACH_PS / 10, high=each))
     if kind in ("cap", "bank"):
-        found.append(Parameter("rate", max(line.cap, 1.01 * top), low=top / 1.3, high=30 * top))
+        cap = line.cap if math.isfinite(line.cap) else top
+        found.append(Parameter("rate", max(cap, 1.01 * top), low=top / 1.3, high=30 * top))
     elif kind == "plain":
         beyond, sd = _open_rate(points, host, top, line.bandwidth)
         found.append(Parameter("rate", beyond, 1.02 * top, 16 * beyond, prior_sd=sd, told=False))
     return found
+
+
+def _untold_latency(points: Sequence[Point], host: BenchHost) -> float:
+    stated = host.sheet.get("write_latency")
+    return laws.untold_latency_s(points, stated) if host.link.kind == "pcie" else 0.0
 
 
 def _is_lone_flash(points: Sequence[Point]) -> bool:
