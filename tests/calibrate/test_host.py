@@ -8,7 +8,12 @@ from nvmesim.calibrate.asked_host import parse_host, passed
 from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
-from nvmesim.calibrate.stack.scaled import host_of_rows, thread_share, with_full_rows
+from nvmesim.calibrate.stack.scaled import (
+    host_of_rows,
+    thread_cycles,
+    thread_share,
+    with_full_rows,
+)
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.profile import FileSection, Quantity
 from nvmesim.errors import CatalogError, FitError, InputError, UnitError
@@ -136,6 +141,17 @@ def test_a_sata_drive_does_as_many_reads_as_writes_by_itself(link, is_full):
     rows = [Point(str(read), read, True, 4096, 1, 128, iops, None)
             for read, iops in ((1.0, 95.8e3), (0.0, 85.3e3))]  # fmt: skip
     assert (host_of_rows(bench, rows, []).stack.scale > 1) == is_full
+
+
+@pytest.mark.parametrize(("busy", "is_taken"), [(100.0, True), (60.0, False)])
+def test_the_cpu_time_of_a_full_thread_is_its_stack_s(busy, is_taken):
+    """1.3 times the cycles: figures differ by that, but what a full thread did is its time."""
+    bench = parse_host("linux-io_uring,pcie4 x4,3 GHz").host
+    each_s = 1.3 * thread_cycles(bench.stack, Point("", 1.0, True, 4096, 1, 128, 1, None)) / 3e9
+    row = Point("reads", 1.0, True, 4096, 1, 128, busy / 100 / each_s, None,
+                cpu_s=each_s, per_job_pct=busy)  # fmt: skip
+    factor = host_of_rows(bench, [row], []).stack.submit.value / bench.stack.submit.value
+    assert factor == pytest.approx(1.3 if is_taken else 1.0, rel=0.01)
 
 
 @pytest.mark.parametrize(("clock", "is_full"), [(",3.4 GHz", True), ("", False)])

@@ -242,8 +242,9 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
     top = max(rows, key=lambda p: _share_asked(host, p), default=None)
     asked = _share_asked(host, top) if top is not None else 0.0
     found = f"CPU figures tell another time than {stack.name} at {host.ghz:g} GHz takes"
+    least = math.log(UNLIKE)
     if top in small and top is not None and top.is_cpu_bound:
-        factor = known[small.index(top)]
+        factor, least = known[small.index(top)], ERROR  # what a full thread does is its time
     elif known:
         factor = math.exp(float(np.mean(np.log(known))))
     else:
@@ -255,7 +256,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
             factor = 1 / thread_share(host, busy)
             found = _full_because(host, busy, "reads and writes do the same")
             found += f" (a row of 4 x {busy.iodepth} would show if the drive was, instead)"
-    if top is None or (abs(math.log(factor)) < math.log(UNLIKE) and asked <= POSSIBLE):
+    if top is None or (abs(math.log(factor)) < least and asked <= POSSIBLE):
         return host
     factor = min(factor, 1 / asked)
     if asked > POSSIBLE:
