@@ -204,6 +204,26 @@ def test_a_failed_timespan_is_said(tmp_path: Path) -> None:
     refused(sample(XML, (one, failed)), tmp_path)
 
 
+def test_headings_that_a_page_joined_to_the_line_above(tmp_path: Path) -> None:
+    """With dashes of its editor, and totals in italics."""
+    text = sample(LINUX)
+    joined = re.sub(r"^-{3,}$", "— — — -", text, flags=re.M)
+    joined = re.sub(r"^(total:.*?)[ \t]*$", r"*\1*", joined, flags=re.M)
+    joined = re.sub(r"\n+(System info:|Input parameters:|Results for job|CPU \||(Read|Write) IO\n)",
+                    r"\1", joined)  # fmt: skip
+    assert joined.count("\n") < text.count("\n") - 3
+    (found,), (plain,) = (read_text(t, tmp_path).measurements for t in (joined, text))
+    assert found.ops == plain.ops
+    assert found.conditions.jobs == plain.conditions.jobs
+
+
+def test_threads_that_share_their_files_are_counted(tmp_path: Path) -> None:
+    """diskspd-for-linux prints "threads per file" only where they do not (-F)."""
+    text = re.sub(r"^.*threads per file.*\n", "", sample(LINUX, ("-t2", "-F2")), flags=re.M)
+    (found,) = read_text(text, tmp_path).measurements
+    assert found.conditions.jobs == 2
+
+
 def test_results_in_one_file_are_told_apart(tmp_path: Path) -> None:
     other = sample(LINUX, ("-o4", "-o8"), ("operations: 4)", "operations: 8)"))
     first, second = read_text(sample(LINUX) + other, tmp_path).measurements

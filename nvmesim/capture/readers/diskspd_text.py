@@ -25,6 +25,15 @@ _SNIFF = re.compile(
     r"|^[ \t]*number of outstanding I/O operations",
     re.M | re.I,
 )
+_GLUED = re.compile(
+    r"(?<=\S)(?=(?:Command Line: |System info:|Input parameters:|job: \d|CPU \| "
+    r"|Results for (?:timespan|job) \d|(?:Total|Read|Write) IO$))"
+    r"|(?<=\d)[ \t]+(?=(?:Read|Write) IO$)",
+    re.M,
+)
+"""Headings that a page's editor joined to the line above them."""
+_MARKED = re.compile(r"^\*(total: [^*\n]*)\*[ \t]*$", re.M)
+"""A row of totals that a page shows in bold or italics."""
 _THREAD = re.compile(r"\d{1,5} \|")
 _TAIL = re.compile(r"\|\s*(?:[\d.,]+[.,]\d{2,3}|N/A)$")
 """The last number of a row of totals, up to its last decimal."""
@@ -62,7 +71,8 @@ def sniff(head: Head) -> bool:
 def read(source: Source) -> Capture:
     """Read DiskSpd text; CaptureError if no time span has whole tables."""
     parse = _Parse()
-    lines = _unwrapped(source.text(LARGEST).split("\n"))
+    text = _MARKED.sub(r"\1", _GLUED.sub("\n", source.text(LARGEST)))
+    lines = _unwrapped(text.split("\n"))
     if "|" in lines[-1] and not _WHOLE_ROW.search(lines[-1]):
         parse.warnings.append(f"its last line is cut: {shown(lines.pop())!r} (left out)")
     for line in lines:
@@ -89,7 +99,7 @@ def _unwrapped(lines: list[str]) -> list[str]:
     width = max(map(len, lines))
     last = 0
     for line in lines:
-        if line.strip() and not line.strip("- "):
+        if line.strip() and not line.strip("-— "):
             whole = True
             continue
         before = found[-1].strip() if found else ""
@@ -134,6 +144,8 @@ def _finish(run: _Run, total: dict[Op, diskspd_xml.DiskspdCounts], cpus: int | N
         span.warmup_s = profile.warmup_s
         span.engine = profile.engine
         span.shared_threads = profile.shared_threads
+        if profile.shared_threads and span.threads is None:
+            span.threads = profile.threads
     span.targets = span.targets or _command_targets(run.command)
     span.cpus = span.cpus or cpus
     threads = [target.threads or 0 for target in span.targets]
@@ -240,6 +252,7 @@ class _Parse:
             self.profiles[-1].warmup_s = number(value.rstrip("s"))
         elif key == "total threads":
             self.profiles[-1].shared_threads = True
+            self.profiles[-1].threads = whole(value)
         elif self.profiles[-1].targets:
             self._target(text, key, value, self.profiles[-1].targets[-1])
 
