@@ -165,6 +165,18 @@ def test_two_runs_of_perf_are_not_summed(tmp_path: Path) -> None:
     assert len({m.label for m in found}) == 2
 
 
+@pytest.mark.parametrize(("us", "is_kept"), [(900, True), (1300, False), (300, False)])
+def test_a_latency_of_another_run_leaves_its_row(us: int, is_kept: bool, tmp_path: Path) -> None:
+    """KDiskMark prints the best of each of its numbers: 32 at 1,000 us would be 32,000 IOPS."""
+    text = (
+        "KDiskMark (3.2.0): https://github.com/JonMagon/KDiskMark\n[Write]\n"
+        f"Random 4 KiB (Q= 32, T= 1):   131.072 MB/s [  32000.0 IOPS] < {us}.00 us>\n"
+    )
+    (found,) = read_text(text, tmp_path).measurements
+    assert found.ops["write"].iops == pytest.approx(32_000)
+    assert (found.ops["write"].lat is not None) == is_kept
+
+
 def test_a_latency_summary_alone(tmp_path: Path) -> None:
     text = sample("spdk/perf.txt")
     (m,) = read_text(text[text.index("Summary latency") :], tmp_path).measurements

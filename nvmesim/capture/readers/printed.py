@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from nvmesim.capture.capture import Access, Conditions, Latency, Measurement, Op, OpResult
+from nvmesim.capture.caveats import LITTLE
 from nvmesim.capture.checked_numbers import (
     MIB,
     Report,
@@ -66,8 +67,10 @@ def _crystaldiskmark(source: Source, text: str, warnings: list[str]) -> Iterator
         measurement = _cdm_row(source, number, row, engine, section, mix)
         if measurement is None:
             warnings.append(f"line {number}: a row of zero did not run (left out)")
-        else:
-            yield measurement
+            continue
+        if row["lat"] and all(r.lat is None for r in measurement.ops.values()):
+            warnings.append(f"line {number}: its latency contradicts its IOPS (left out)")
+        yield measurement
 
 
 def _cdm_row(
@@ -88,7 +91,10 @@ def _cdm_row(
         rate *= _KIB_RATE
     lat = None
     if row["lat"]:
-        lat = Latency(0, mean_s=number_of(source, f"{where}: us", row["lat"], 1e12) * 1e-6)
+        mean_s = number_of(source, f"{where}: us", row["lat"], 1e12) * 1e-6
+        # either may be of another of its runs, or of the page cache
+        is_of_rate = 0.5 < iops * mean_s / (depth * int(row["t"] or 1)) < 1 + LITTLE
+        lat = Latency(0, mean_s=mean_s) if is_of_rate else None
     op = row["op"] or section
     access: Access = "random" if row["access"] in ("RND", "Random") else "sequential"
     return one_load(
