@@ -154,7 +154,7 @@ Sheet = Literal["", "random reads", "random writes", "sequential"]
 """A figure that data sheets state."""
 NAMES = ("all", "rows 0", "few rows", "moved", "same", "share of reads", "more drives", "CPU",
          "link", "array", "few sources", "latency", "stated", "stated writes",
-         "between", "size", "clock", "cache", "CPU figures", "full thread")  # fmt: skip
+         "between", "size", "clock", "cache")  # fmt: skip
 """Of `Standing.covariates`."""
 AWAY = ("rows 0", "few rows", "moved", "share of reads", "more drives", "size", "cache")
 """Those that lead away from evidence: they never make a prediction surer."""
@@ -190,10 +190,6 @@ class Standing:
     """1 if the nearest row is a data sheet's of a client drive: it speaks of the cache."""
     fitted: float = 0.0
     """1 if this very load was a fitted row, on this stack: nothing lies between it and evidence."""
-    cpu_time: float = 0.0
-    """1 if rows that were fitted on this stack have CPU figures."""
-    full_thread: float = 0.0
-    """1 if they told the stack's cycles: a thread was full, or did more than the stack allows."""
 
     @property
     def kind(self) -> str:
@@ -232,8 +228,6 @@ class Standing:
             float(is_sheet and self.sheet in ("random reads", "sequential")),
             float(is_sheet and self.sheet == "random writes"), self.between,
             min(abs(self.size), FAR) if self.rows else 0.0, self.clock, self.cache,
-            self.cpu_time if self.limit == "cpu" else 0.0,
-            self.full_thread if self.limit == "cpu" else 0.0,
         )  # fmt: skip
 
     def _moved(self) -> float:
@@ -277,11 +271,6 @@ def standing(
     cache = float(any(d.profile.write.volatile for d in scenario.drives))
     if not each or not all(each):
         return Standing(model_class, limit, sheet=_sheet(scenario), clock=clock, cache=cache)
-    known = [d.profile for d in scenario.drives
-             if d.profile.captured and d.profile.captured.stack == scenario.stack.name]  # fmt: skip
-    cycles = {p.captured.stack_cycles for p in known if p.captured}
-    timed = any(r.cpu and not r.held_out for p in known for r in p.residuals)
-    host = {"cpu_time": float(timed), "full_thread": float(bool(cycles - {1.0}))}
     rows, near, moved, between, is_stated = min(
         (e for e in each if e is not None), key=lambda e: e[0]
     )
@@ -289,10 +278,8 @@ def standing(
         is_near = moved is not None and abs(moved) < ALIKE
         is_drive = limit in ("drive", "latency-bound")
         fitted = float(is_near and is_drive and _was_fitted(scenario))
-        return Standing(model_class, limit, rows, *near, moved, "", between, clock,
-                        fitted=fitted, **host)  # fmt: skip
-    return Standing(model_class, limit, rows, *near, moved, _sheet(scenario), between, clock, cache,
-                    **host)  # fmt: skip
+        return Standing(model_class, limit, rows, *near, moved, "", between, clock, fitted=fitted)
+    return Standing(model_class, limit, rows, *near, moved, _sheet(scenario), between, clock, cache)
 
 
 def _of(
