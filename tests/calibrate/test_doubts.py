@@ -60,6 +60,27 @@ def test_an_array_and_its_members_are_one_device(tmp_path):
     assert "different devices" not in reported(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("disks", "iops", "captured_on", "link"),
+    [
+        (["sda"], 80.0, None, "sata3"),
+        (["sdb", "dm-0"], 80.0, "linux-libaio", "sata3"),
+        (["sda"], 80.0, "linux-libaio,pcie3 x4", "pcie3 x4"),
+        (["nvme0n1"], 80.0, None, "pcie4 x4"),
+        (["sda", "nvme0n1"], 80.0, None, "pcie4 x4"),
+        (["sda"], 300e3, None, "pcie4 x4"),  # 1.2 GB/s: SATA does not carry that
+    ],
+)
+def test_a_device_called_sd_is_behind_sata(tmp_path, disks, iops, captured_on, link):
+    """Reads of 12 ms are an arm's, and deeper ones are sorted: no flash does so."""
+    row = replace(DEPTH_1, iops=iops, mean_s=1 / iops, percentiles_s={})
+    whole = json.loads(fio_json(row)) | {"disk_util": [{"name": d, "util": 9.0} for d in disks]}
+    (tmp_path / "a.json").write_text(json.dumps(whole))
+    fit = fit_drive(read_captures([tmp_path]), captured_on=captured_on)
+    assert fit.profile.link == link
+    assert fit.profile.sorts == (link == "sata3")
+
+
 @pytest.mark.parametrize("has_json", [False, True])
 def test_a_log_without_its_run_has_no_depth(tmp_path, has_json):
     rows = "".join(f"{k}, 80000, 0, 4096, 0\n" for k in range(3000))

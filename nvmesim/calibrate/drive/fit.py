@@ -96,8 +96,13 @@ def fit_drive(
         return _fit(rows, name, limits, [*said, *rows.doubts], tell)
 
     told = None
-    if host is None and captured_on is None and isinstance(captures, Captures):
-        told = told_host(captures)
+    if host is None and isinstance(captures, Captures):
+        told = told_host(captures) if captured_on is None else None
+        device = which_rows.sata_device(captures, points)
+        if device and not link and "," not in (captured_on or ""):
+            link = which_rows.SATA
+            captured_on = captured_on and f"{captured_on},{link}"
+            notes.append(f"their device is {device}: a link of {link} is taken")
     if told is None:
         fit = on_host(captured_on, host)
     else:

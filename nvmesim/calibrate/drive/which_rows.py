@@ -11,6 +11,7 @@ from nvmesim.calibrate.drive.read_side import host_ps
 from nvmesim.calibrate.drive.starting_point import SLOWEST_FLASH_S
 from nvmesim.calibrate.drive.write_side import is_volatile
 from nvmesim.calibrate.points import LONE_S, Point
+from nvmesim.capture.capture import Captures
 from nvmesim.catalog.links import Link, parse_link
 from nvmesim.errors import FitError
 
@@ -281,6 +282,24 @@ def least_link(points: Sequence[Point]) -> str:
     """The slowest PCIe 4.0 or later x4 link that carries *points*: the drive's own is not said."""
     moved = max((_one_way(p) for p in points), default=0.0)
     return "pcie4 x4" if moved < 7.5e9 else "pcie5 x4" if moved < 15e9 else "pcie6 x4"
+
+
+SATA: Final = "sata3"
+SATA_BYTES: Final = 560e6
+"""Bytes/s that SATA 3 carries at most. Source: data sheets of its drives (480 to 560 MB/s)."""
+
+
+def sata_device(captures: Captures, points: Sequence[Point]) -> str:
+    """Return the disk behind SATA that the captures name, as "sda"; empty: none, or others too.
+
+    Linux calls disks behind SATA and SAS sd. Virtual ones as well, where no guest is stated.
+    """
+    names = {n for m in captures.measurements for n in m.disk_util_pct}
+    disks = sorted(n for n in names if not n.startswith(("md", "dm-")))
+    if not all(n.startswith("sd") for n in disks) or any(p.guest != "none" for p in points):
+        return ""
+    is_carried = max((_one_way(p) for p in points), default=0.0) < SATA_BYTES
+    return disks[0] if disks and is_carried else ""
 
 
 def _one_way(p: Point) -> float:

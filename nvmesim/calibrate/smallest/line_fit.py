@@ -128,15 +128,13 @@ def fit_line(
     tried = [_fitted(template, host, points, line, kind, tell) for kind in kinds]
     if not is_capped and tried[0].cost > MISSED and _untold_latency(points, host):
         tried.append(_fitted(template, host, points, line, "cap", tell))  # what they wait for
-    if not (is_capped and is_read):  # the first that is about as good as any
-        least = min(side.cost for side in tried)
-        return [(next(side for side in tried if side.cost <= least + GAIN), 1.0)]
     least = min(side.cost for side in tried)
+    if not (is_capped and is_read):  # the first that is about as good as any
+        return [(next(side for side in tried if side.cost <= least + GAIN), 1.0)]
     likely = [LIKELY[kind] * math.exp((least - side.cost) / 2)
               for kind, side in zip(kinds, tried, strict=True)]  # fmt: skip
-    total = sum(likely)
     found = sorted(zip(tried, likely, strict=True), key=lambda pair: -pair[1])
-    return [(side, w / total) for side, w in found if w >= LEAST * total]
+    return [(side, w / sum(likely)) for side, w in found if w >= LEAST * sum(likely)]
 
 
 NEAR_ALL: Final = 0.8
@@ -249,9 +247,8 @@ def _parameters(
     if kind == "batch":
         lone = 0.8e12 * min(p.outstanding / p.iops for p in points)
     found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
-    is_read = points[0].read_fraction > 0
-    if kind != "batch" and (usual := _untold_latency(points, host)):
-        usual_ps, sd = 1e12 * usual, laws.LONE_DOUBT[False]
+    is_read, sd = points[0].read_fraction > 0, laws.LONE_DOUBT[False]
+    if kind != "batch" and (usual_ps := 1e12 * _untold_latency(points, host)):
         found = [Parameter("latency", usual_ps, usual_ps / 20, 4 * lone, prior_sd=sd)]
     if len({p.block_size for p in points}) > 1:
         beyond, beyond_sd = OPEN * moved, OPEN_SD
