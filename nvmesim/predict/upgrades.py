@@ -414,23 +414,20 @@ def newer_kernel(s: ResolvedScenario) -> Change | None:
 
 def half_the_workers(s: ResolvedScenario) -> Change | None:
     """RAID5/6 of md with half the workers: their locks take the longer the more pass them."""
-    sockets = len(s.sockets)
-    fewer = [v.workers // sockets // 2 * sockets or v.workers for v in s.volumes]
-    volumes = [replace(v, workers=n) for v, n in zip(s.volumes, fewer, strict=True)]
-    return of_volumes(
-        s, "half the md workers", volumes, "group_thread_cnt", lambda v: v.workers // sockets
-    )
+    n = len(s.sockets)
+    fewer = [replace(v, workers=v.workers // n // 2 * n or v.workers) for v in s.volumes]
+    return of_volumes(s, "half the md workers", fewer, "group_thread_cnt", lambda v: v.workers // n)
 
 
 def eight_workers(s: ResolvedScenario) -> Change | None:
     """RAID5/6 of md with eight workers, shared among the NUMA nodes."""
-    each = max(1, WORKERS // len(s.sockets))
+    n, each = len(s.sockets), max(1, WORKERS // len(s.sockets))
     volumes = [
-        replace(v, workers=max(v.workers, each * len(s.sockets)))
+        replace(v, workers=max(v.workers, each * n))
         if v.raid.stripe_cache and v.engine.rows is not None else v
         for v in s.volumes
     ]  # fmt: skip
-    nodes = "" if len(s.sockets) == 1 else " on each NUMA node"
+    nodes = "" if n == 1 else " on each NUMA node"
     return of_volumes(s, f"{each} md workers{nodes}", volumes, "group_thread_cnt", lambda _: each)
 
 
