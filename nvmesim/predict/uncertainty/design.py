@@ -26,7 +26,7 @@ from nvmesim.measure import paired
 from nvmesim.measure.control import Progress
 from nvmesim.measure.latency import samples
 from nvmesim.measure.steady import Collector
-from nvmesim.predict.uncertainty.numbers import Z95, alternatives, draws, factors, moved
+from nvmesim.predict.uncertainty.numbers import Z95, alternatives, draws, factors, moved, profiles
 from nvmesim.predict.uncertainty.parts import NONE, Span
 from nvmesim.scenario.resolved import ResolvedScenario
 
@@ -54,9 +54,8 @@ far its logarithm may lie below and above, 95 %; without what short runs do not 
 
 
 def design(n_factors: int, most: int = RUNS, least: int = 0) -> npt.NDArray[np.int64]:
-    """int64[runs, n_factors] of 1 and -1: as few runs as give each factor a column, *most* at most.
-
-    More than *least*.
+    """int64[runs, n_factors] of 1 and -1: as few runs as give each factor a column, *most* at most,
+    and more than *least*.
 
     Columns of a Hadamard matrix by Paley's construction: quadratic residues modulo a prime.
 
@@ -132,7 +131,8 @@ def _moves(scenarios: Sequence[ResolvedScenario], most: int = RUNS) -> list[list
     """
     own = [{f.name: f for f in factors(s)} for s in scenarios]
     names = sorted({name for mine in own for name in mine})
-    least = DRAWN if any(draws(s, 1) for s in scenarios) else 0
+    used = [p for s in scenarios for p in profiles(s).values()]
+    least = DRAWN if any(getattr(p, "joint", None) for p in used) else 0
     signs = [dict(zip(names, row, strict=True)) for row in design(len(names), most, least).tolist()]
     out = []
     for scenario, mine in zip(scenarios, own, strict=True):
