@@ -54,8 +54,9 @@ far its logarithm may lie below and above, 95 %; without what short runs do not 
 
 
 def design(n_factors: int, most: int = RUNS, least: int = 0) -> npt.NDArray[np.int64]:
-    """int64[runs, n_factors] of 1 and -1: as few runs as give each factor a column, *most* at most,
-    and more than *least*.
+    """int64[runs, n_factors] of 1 and -1: as few runs as give each factor a column, *most* at most.
+
+    There are more runs than *least*.
 
     Columns of a Hadamard matrix by Paley's construction: quadratic residues modulo a prime.
 
