@@ -153,7 +153,7 @@ def _falls(rows: Sequence[Row], keys: Sequence[str]) -> bool:
     """True if more drives bring less where a RAID thread is full."""
     if len(keys) != 1 or not keys[0].endswith("count"):
         return False
-    full = [r for r in rows if "RAID thread" in (r["fullest"] or "")]
+    full = [r for r in rows if r["verdict"] == "raid-engine"]
     counted = sorted(full, key=lambda r: r[keys[0]])
     return len(counted) > 1 and counted[-1]["iops"] < (1 - FALL) * counted[0]["iops"]
 
