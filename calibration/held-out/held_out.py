@@ -34,7 +34,6 @@ from pydantic import TypeAdapter
 from nvmesim.calibrate.asked_host import GHZ, GHZ_ENDS, PATHS
 from nvmesim.calibrate.datasheet import Sheet, read_datasheet
 from nvmesim.calibrate.drive.fit import fit_datasheet, fit_drive
-from nvmesim.calibrate.evidence import DriveFit
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog import load as catalog
 from nvmesim.code_cache import cache_folder, read_private, write_private
@@ -192,7 +191,8 @@ def _profile(case: HeldCase, split: Split, folder: Path) -> tuple[Any, tuple[str
     else:
         path = folder / "points.csv"
         write_points(path, split.fitted, case.facts.get("guest", ""))
-        fit = _fitted(path, _host(case), sheet)
+        captures = read_captures([str(path)])
+        fit = fit_drive(captures, name="held-out", captured_on=_host(case), datasheet=sheet)
     return fit.profile.model_dump(mode="json"), tuple(fit.misses)
 
 
@@ -203,20 +203,6 @@ def _sheet(case: HeldCase, folder: Path) -> Sheet:
     text = "".join(f"{k} = {json.dumps(v)}\n" for k, v in case.facts["sheet"].items())
     (folder / "sheet.toml").write_text(text)
     return read_datasheet(folder / "sheet.toml")
-
-
-def _fitted(path: Path, host: str, sheet: Sheet | None) -> DriveFit:
-    """The fit of the points in *path*; where it is refused, a user tries without the host."""
-    captures = read_captures([str(path)])
-    link = host.split(",")[1]
-    try:
-        first = fit_drive(captures, name="held-out", captured_on=host, datasheet=sheet)
-        if not first.misses:
-            return first
-    except NvmesimError:
-        return fit_drive(captures, name="held-out", link=link, datasheet=sheet)
-    second = fit_drive(captures, name="held-out", link=link, datasheet=sheet)
-    return first if second.misses else second
 
 
 def write_points(path: Path, rows: Sequence[HeldRow], guest: str = "") -> None:

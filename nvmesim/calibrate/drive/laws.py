@@ -342,7 +342,7 @@ class Bank:
         share, command, ratio = tries.T
         latency, least = self.latency / 1e12, 1 / self.ceiling
         took = busy_of(command) * least
-        die = share * (latency - took)
+        die = share * np.maximum(latency - took, 1e-9)  # rows may contradict each other
         alone = np.maximum(latency - die - took, 1e-9)
         points = [p for p in self.measured if p.outstanding <= DEEP]
         rates = throughput(
