@@ -201,6 +201,17 @@ def test_mixes_alone_are_fitted():
     assert measure(fit.profile, host, more).iops == pytest.approx(171_852, rel=0.1)
 
 
+def test_one_deep_mix_tells_requests_and_no_bytes():
+    """8 KiB are as many requests; a path of the reads' own would let half as many through."""
+    mix = Point("", 0.7, True, 4096, 1, 64, 157e3, None)
+    fit = fit_drive([mix], captured_on="linux-libaio,pcie4 x4,3.7 GHz")
+    (judged,) = fit.points
+    assert judged.residual["iops"] == pytest.approx(0, abs=0.03)
+    host = parse_host("linux-libaio,pcie4 x4,3.7 GHz").host
+    rate = measure(fit.profile, host, replace(mix, block_size=8192), requests=60_000).iops
+    assert rate == pytest.approx(mix.iops, rel=0.05)
+
+
 def test_mixes_tell_writes_where_no_row_is_of_writes_alone():
     """Held-out V02-2: one of three drives by pure reads and mixes; its writes do 419k a drive."""
     reads = [

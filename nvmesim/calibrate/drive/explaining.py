@@ -111,6 +111,8 @@ def _with_reads(
     evidence: Evidence, template: DriveProfile, ceiling: Ceiling | None
 ) -> Explanation:  # fmt: skip
     reads, host = evidence.rows.reads, evidence.host
+    if ceiling == "controller" and not evidence.rows.are_measured:
+        reads = evidence.rows.reads_that_wait_alike()
     small = [p for p in reads if p.block_size <= UNIT]
     large = [p for p in reads if p.block_size > UNIT]
     if not small:

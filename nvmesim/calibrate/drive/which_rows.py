@@ -6,7 +6,14 @@ from operator import attrgetter
 from typing import Final
 
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import SHALLOW, in_flight, shared_limit
+from nvmesim.calibrate.drive.laws import (
+    SHALLOW,
+    RowKind,
+    in_flight,
+    row_kind,
+    shared_limit,
+    unloaded_latency_s,
+)  # fmt: skip
 from nvmesim.calibrate.drive.read_side import host_ps
 from nvmesim.calibrate.drive.starting_point import SLOWEST_FLASH_S
 from nvmesim.calibrate.drive.write_side import is_volatile
@@ -45,6 +52,21 @@ class DividedRows:
     def are_measured(self) -> bool:
         """True if `reads` are rows, and not what mixes hold."""
         return all(p in self.plain for p in self.reads)
+
+    def reads_that_wait_alike(self) -> Sequence[Point]:
+        """`reads` that mixes hold; one small full row has as many as its mix did.
+
+        At a controller that is full reads and writes wait alike.
+        """
+        least = min(p.block_size for p in self.reads)
+        first, *others = [p for p in self.reads if p.block_size == least]
+        lone, is_known = unloaded_latency_s([first], read=True)
+        if others or row_kind(first, lone, is_known=is_known) is not RowKind.CEILING:
+            return self.reads
+        loads = {(p.block_size, p.jobs, p.iodepth): p.iops for p in self.mixes}
+        mixed = loads[least, first.jobs, first.iodepth]
+        alike = replace(first, iops=mixed, mean_s=None)
+        return [alike if p is first else p for p in self.reads]
 
     @property
     def others(self) -> list[Point]:
