@@ -156,10 +156,11 @@ MISSED: Final = {"p50_s": 0.15, "p99_s": 0.3, "p99.9_s": 0.5}
 """Errors of a percentile beyond which a fit says so. A choice: what a reader calls far."""
 
 
-def percentiles_missed(judged: Sequence[Judged]) -> list[str]:
+def percentiles_missed(judged: Sequence[Judged], included: bool = False) -> list[str]:
     """Say which percentiles the fitted drive does not tell, over all points.
 
-    A mean may fit where the shape does not: a drive of another kind, or another host's time.
+    A mean may fit where the shape does not: a drive of another kind, or another host's time, which
+    is in the drive's if it is *included*.
 
     >>> seen = Point("1x1", 1.0, True, 4096, 1, 1, 1e4, 1e-4, {99.0: 2e-4})
     >>> percentiles_missed([Judged(seen, BenchAnswer(1e4, 1e-4, {99.0: 5e-4}))])[0][:35]
@@ -175,10 +176,8 @@ def percentiles_missed(judged: Sequence[Judged]) -> list[str]:
             what = name.removesuffix("_s")
             advice = ""
             if 2 * len(far) >= len(off):
-                advice = (
-                    f": do not use {what} of this profile; state the host that measured "
-                    "(--captured-on), or add captures"
-                )
+                host = "state the host that measured (--captured-on), or " if included else ""
+                advice = f": do not use {what} of this profile; {host}add captures"
             said.append(f"{what} is off by {span} at {len(far)} of {len(off)} points{advice}")
     return said
 

@@ -72,8 +72,11 @@ class DriveModel:
                 "batch service", "drive", Kind.ROUNDS, own=batches(b, p.rounds), resource="rounds",
             ))  # fmt: skip
             return
-        self._command = self._named("commands", "drive", resource="commands")
         self._takes_turns = mixed and p.takes_turns
+        media = max(p.write.program.value, p.read.die.value) / p.dies.value
+        is_media = self._takes_turns and media > self._command_ps(write=False)
+        what = ("media", "dies") if is_media else ("commands", "commands")
+        self._command = self._named(what[0], "drive", resource=what[1])
         self._drain = self._programs_at = self._queue = -1
         self._n_programs = 0
         self._add_bank(writes)

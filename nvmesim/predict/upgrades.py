@@ -180,39 +180,39 @@ def twice_the_outstanding(s: ResolvedScenario) -> Change | None:
     """Twice as many requests outstanding per thread; None if latencies are those of one depth."""
     if any(d.profile.latencies is not None for d in s.drives):
         return None
-    groups = tuple(
-        g if g.is_open else replace(g, outstanding=2 * g.outstanding) for g in s.workload
-    )
+    groups = tuple(g if g.is_open else replace(g, outstanding=2 * g.outstanding)
+                   for g in s.workload)  # fmt: skip
     return changed(s, MORE_OUTSTANDING, thread_keys(s, groups), workload=groups)
 
 
 def more_threads_of_a_virtual_disk(s: ResolvedScenario) -> Change | None:
     """Twice the host's threads (IOThreads, channels) that serve each virtual disk."""
     used = {g.guest for g in s.workload}
-    more = {k: v.model_copy(update={"threads": 2 * v.threads}) if k in used else v
-            for k, v in s.stack.sections.items()}  # fmt: skip
-    stack = s.stack.model_copy(update={"sections": more})
-    keys = {f"server.stack.sections.{k}.threads": v.threads
-            for k, v in stack.sections.items() if k in used}  # fmt: skip
+    more = {k: v.model_copy(update={"threads": 2 * v.threads})
+            for k, v in s.stack.sections.items() if k in used}  # fmt: skip
+    stack = s.stack.model_copy(update={"sections": {**s.stack.sections, **more}})
+    keys = {f"server.stack.sections.{k}.threads": v.threads for k, v in more.items()}
     return changed(s, "twice the threads that serve a virtual disk", keys, stack=stack)
 
 
 def one_file_a_thread(s: ResolvedScenario) -> Change | None:
-    """A file of its own for each thread that shares one, on the same drives and volumes."""
+    """A file or virtual disk of its own for each thread that shares one, on the same drives."""
+    has_guests, keys = any(g.guest in s.stack.sections for g in s.workload), dict[str, int]()
 
-    def change(group: WorkloadGroup) -> WorkloadGroup:
+    def change(i: int, group: WorkloadGroup) -> WorkloadGroup:
         n = group.threads if group.threads_are_per_target and not group.is_open else 1
         if n == 1 or any(t.parts > 1 for t in group.targets):
             return group
-        targets = tuple(
-            replace(t, name=f"{t.name} file {i}", part=i, parts=n)
-            for t in group.targets for i in range(n)
-        )  # fmt: skip
+        if [t.kind for t in group.targets] == ["volume"]:
+            keys.update({f"workload.{i}.targets": n, f"workload.{i}.threads": 1})
+        targets = tuple(replace(t, name=f"{t.name} file {k}", part=k, parts=n)
+                        for t in group.targets for k in range(n))  # fmt: skip
         return replace(group, targets=targets, threads=1)
 
-    if not s.stack.per_sharer.value:
+    if not (has_guests or s.stack.per_sharer.value):
         return None
-    return changed(s, "one file a thread", workload=tuple(change(g) for g in s.workload))
+    name = f"one {'virtual disk' if has_guests else 'file'} a thread"
+    return changed(s, name, keys, workload=tuple(change(i, g) for i, g in enumerate(s.workload)))
 
 
 def one_more_drive(s: ResolvedScenario) -> Change | None:

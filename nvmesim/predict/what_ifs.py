@@ -79,7 +79,7 @@ BY_RESOURCE: Final[dict[str, tuple[ChangeFactory, ...]]] = {
     "interconnect": (up.one_more_interconnect, up.near_the_drives),
     "memory": (up.twice_the_memory, up.near_the_drives),
     "section": (up.near_the_drives, up.one_more_interconnect),
-    "guest-section": (up.more_threads_of_a_virtual_disk,),
+    "guest-section": (up.one_file_a_thread, up.more_threads_of_a_virtual_disk),
     "sq-threads": (up.twice_the_threads, up.more_ghz),
     "engine": (up.shorter_serial_section,),
     "engine-lock": (up.newer_kernel, up.two_arrays, up.no_bitmap),

@@ -202,7 +202,7 @@ class _Resolving:
         count = self.spec.group_thread_cnt
         if count is None:
             return max(0, round(engine.workers.value) - 1) if engine.rows is not None else 0
-        if not self.level.stripe_cache or engine.rows is None:
+        if count and (not self.level.stripe_cache or engine.rows is None):
             raise GeometryError(
                 f"{self.key}.group_thread_cnt is {count}; only raid5 and raid6 of Linux md have "
                 f"workers, {self.spec.raid} of {engine.name} has none: leave it out"

@@ -121,8 +121,9 @@ class WorkloadSpec(Strict):
     filesystem: FileSystem = "raw"
     """Between the application and the volume: its cost per request comes on top of the stack's."""
     guest: Guest = "none"
-    """Virtual machine that the load runs in: its cost per request comes on top of the stack's. A
-    virtual disk of several IOThreads: ``server.stack.sections.kvm-virtio.threads = 4``."""
+    """Virtual machine that the load runs in: its cost per request comes on top of the stack's.
+    Forty guests with a virtual disk each: ``targets = 40`` and ``threads = 1``; all threads share
+    one disk else. One of several IOThreads: ``server.stack.sections.kvm-virtio.threads = 4``."""
     interlocked: bool | None = None
     """DiskSpd's ``-si``: the threads of a target share one sequential position."""
     think_time: Duration | None = None

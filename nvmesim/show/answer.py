@@ -67,6 +67,8 @@ def asked_of(group: WorkloadGroup) -> str:
         return f"{text}{rate} requests/s by the clock from {threads}, however many are in flight"
     targets = len(group.targets)
     kind = "drive" if all(t.kind == "drive" for t in group.targets) else "volume"
+    if any(t.parts > 1 for t in group.targets):
+        kind = "file" if group.guest == "none" else "virtual disk"
     text += words.plural(group.threads, "thread")
     at_each = ""
     if targets > 1 and group.threads_are_per_target:

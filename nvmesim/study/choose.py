@@ -5,6 +5,7 @@ cheapest first.
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -463,14 +464,16 @@ class Search:
             alive = left
         else:
             return "no candidate meets the goal"
-        n = len(alive)
-        among = f"the {n} of {len(self.all)} candidates" if n < len(self.all) else f"{n} candidates"
-        fails = f"nothing meets the goal: {name} fails first, in"
+        counts = Counter(c.failed for c in self.all).items()
+        parts = [f"{n} {'cannot be built' if at == 'scenario' else f'fail at {at}'}"
+                 for at, n in counts]  # fmt: skip
+        fails = f"nothing meets the goal: {name} fails first "
+        fails += f"(of {len(self.all)} candidates {', '.join(parts)})"
         known = [(value, c) for c in alive if (value := c.value(name)) is not None]
         if not known:
-            return f"{fails} {among}: {alive[0].reason}"
+            return f"{fails}: {alive[0].reason}"
         best = (max if name in AT_LEAST else min)(known, key=lambda pair: pair[0])[1]
-        return f"{fails} all of {among} that get so far; nearest is {best.name}: {best.reason}"
+        return f"{fails}; nearest is {best.name}: {best.reason}"
 
 
 def _holds(name: str, value: float, limit: float) -> bool:

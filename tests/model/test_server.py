@@ -305,7 +305,24 @@ def test_a_virtual_disk_has_one_thread_of_the_host(guest, threads, kiops):
     else:
         assert result.total.iops.value == pytest.approx(1e3 * kiops, rel=0.01)
         assert "kvm-virtio thread of the virtual disk" in result.bottleneck.sentence
-        assert "twice the threads that serve a virtual disk" in reliefs
+        assert {
+            "twice the threads that serve a virtual disk",
+            "one virtual disk a thread",
+        } <= reliefs
+
+
+def test_each_guest_may_have_a_virtual_disk_of_its_own():
+    """As many files on a volume as guests: the relief says so, and does what following it does."""
+    load = {"threads": 8, "outstanding": 16, "guest": "kvm-virtio"}
+    tables = one_server("intel-p4610-1.6tb", [load], cpu="epyc-9654", count=2,
+                        volume={"raid": "raid0"})  # fmt: skip
+    found = simulate(scenario_from_dict(tables), requests=40_000, certainty=False)
+    (relief,) = (r for r in found.bottleneck.reliefs if r.change == "one virtual disk a thread")
+    assert relief.set == {"workload.0.targets": 8, "workload.0.threads": 1}
+    tables["workload"][0] |= {"targets": 8, "threads": 1}
+    followed = simulate(scenario_from_dict(tables), requests=40_000, certainty=False)
+    assert relief.iops.value == pytest.approx(followed.total.iops.value, rel=0.02)
+    assert followed.total.iops.value > 1.5 * found.total.iops.value
 
 
 @pytest.mark.parametrize(

@@ -199,9 +199,10 @@ def with_threads_full(
             values["captured.stack_cycles"] = round(profile.captured.stack_cycles * factor, 3)
         said = FULL_THREADS[is_read]
         found.append(Alternative(name=said, weight=round(weight, 4), values=values))
+        clock = "name the CPU's clock (--captured-on STACK,LINK,'2.4 GHz'), or "
         notes.append(
-            f"{top.name}: {weight:.0%} likely {said}; name the CPU's clock (--captured-on "
-            "STACK,LINK,'2.4 GHz'), or add a row of more threads, which decides"
+            f"{top.name}: {weight:.0%} likely {said}; {clock if host.clock_sd else ''}add a row of "
+            "more threads, which decides"
         )
     if not found:
         return profile

@@ -159,7 +159,7 @@ def caveats(
             f"the fitted drive does other IOPS than measured ({named(listed)}); the model has no "
             f"cause for that, or {'the rows were' if far[1:] else 'the row was'} disturbed"
         )
-    yield from percentiles_missed(judged)
+    yield from percentiles_missed(judged, included)
 
 
 TOLD: Final = "read commands"
