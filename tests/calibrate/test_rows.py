@@ -169,6 +169,9 @@ def test_a_row_that_is_missed_is_named_with_what_stands_in_the_way() -> None:
     assert misses([Judged(point, BenchAnswer(860e3, 1e-3))], is_included=True) == []
     noisy = replace(point, noise=0.15)
     assert misses([Judged(noisy, BenchAnswer(600e3, 1e-3))], is_included=True) == []
+    unlike = replace(point, noise=0.6)  # of several drives, or states
+    assert misses([Judged(unlike, BenchAnswer(600e3, 1e-3))], is_included=True) == []
+    assert misses([Judged(unlike, BenchAnswer(400e3, 1e-3))], is_included=True)
 
 
 def test_a_small_miss_and_flushes_beside_plain_writes_are_carried_not_refused() -> None:

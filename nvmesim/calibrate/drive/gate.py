@@ -23,6 +23,9 @@ FAR_OFF: Final = 0.1
 """Relative error on IOPS from which a row counts as missed: beyond what captures scatter."""
 NOISES: Final = 3.0
 """The same in standard errors of the row, where its repeats tell them."""
+MOST_NOISE: Final = 2.0
+"""Factor beyond which a row is missed, however unlike its repeats are: they are of several drives or
+states. Assumed."""
 ALIKE: Final = 2.0
 """Standard error of a mean of latencies that follow each other, in units of what it would be were
 they independent. Assumed."""
@@ -52,7 +55,7 @@ def misses(judged: Sequence[Judged], is_included: bool, clock_sd: float = 0.0) -
         if p.beside is not None:
             continue
         noise = max(p.noise, clock_sd if p.is_cpu_bound else 0.0)
-        if abs(log(1 + off)) <= max(log(1 + GROSS), NOISES * noise):
+        if abs(log(1 + off)) <= max(log(1 + GROSS), min(NOISES * noise, log(MOST_NOISE))):
             continue
         found.append(f"{p.where}: the fitted drive does {j.answer.iops:,.0f} IOPS ({off:+.0%})"
                      f"{_limiting_parameter(j)}")  # fmt: skip
