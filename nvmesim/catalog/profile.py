@@ -210,7 +210,8 @@ class WriteSide(Frozen):
     behind it. None: all of it, and a flush first waits until the buffer is empty, a FUA write until
     its die has programmed it."""
     commands: Rate | None = None
-    """Write commands per second the controller can take, where fewer than ``commands``."""
+    """Write commands per second the controller can take, where fewer than ``commands``. Of a disk:
+    random writes that its own cache sorts, at any depth."""
     suspend: Time | None = None
     """A read waits this long for a program in service to be suspended, or until its end, if that is
     sooner; the program ends later by this and the read. None: for its end."""

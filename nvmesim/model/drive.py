@@ -240,7 +240,8 @@ class DriveModel:
 
     def _command_ps(self, write: bool) -> float:
         p = self.profile
-        return PS_PER_S / ((p.write.commands if write else None) or p.commands).value
+        own = write and not (p.sorts and self._sequential)  # a disk's cache: what has a place each
+        return PS_PER_S / ((p.write.commands if own else None) or p.commands).value
 
     def _turn_ps(self, write: bool, n: int) -> int:
         """Time beyond its own that a command of *n* units holds the controller in a mix.

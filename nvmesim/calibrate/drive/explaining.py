@@ -30,7 +30,7 @@ from nvmesim.calibrate.infer.optimum import is_stopping, misfit
 from nvmesim.calibrate.over_time.limits import FoundLimits
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit, fit_pauses
 from nvmesim.calibrate.points import Point, sources
-from nvmesim.calibrate.smallest.disk import fit_disk, is_disk
+from nvmesim.calibrate.smallest.disk import arm_share, fit_disks
 from nvmesim.calibrate.smallest.line_fit import fit_bytes
 from nvmesim.calibrate.stack.scaled import ALIKE, QUEUED
 from nvmesim.catalog.profile import DriveProfile, Quantity
@@ -64,11 +64,16 @@ class Evidence:
 def explained(evidence: Evidence, profile: DriveProfile) -> list[Explanation]:
     """Explanations of the rows that begin with *profile*, each fitted; at least one."""
     reads = evidence.rows.reads
-    if is_disk(evidence.host, reads):
-        return [fit_disk(profile, reads, evidence.rows.writes)]
-    tried = []
+    share, tried = arm_share(evidence.host, reads, evidence.rows.plain), list[Explanation]()
+    if share:
+        writes = [p for p in evidence.rows.writes if p.random]
+        tried = [replace(e, weight=share * e.weight) for e in fit_disks(profile, reads, writes)]
+    if share == 1:
+        return tried
     for ceiling in _ceilings(evidence):
         begun = _with_reads(evidence, profile, ceiling) if reads else Explanation(profile)
+        if share:
+            begun = replace(begun, weight=1 - share, title="flash that others hold up")
         tried += _with_writes(evidence, begun)
         if begun.reads is None or begun.ceiling is None or is_stopping():
             break  # nothing but latencies, or all of it is told

@@ -69,6 +69,12 @@ class Explanation:
     """Of a disk of rounds"""
     told_by_large: tuple[str, ...] = ()
     """Numbers that large reads tell, in words"""
+    weight: float = 1.0
+    """Factor of `prior`"""
+    title: str = ""
+    """In words, where `ceiling` and `limit` do not say it"""
+    decides: str = ""
+    """Rows that would tell it from others, where a mix is not what does"""
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -90,7 +96,7 @@ class Explanation:
         weight = PRIOR.get((self.ceiling, self.limit), 0.1)
         if self._is_open:
             weight = OPEN_READS.get(self.limit, weight)
-        return weight * (self.reads.odds if self.reads is not None else 1.0)
+        return self.weight * weight * (self.reads.odds if self.reads is not None else 1.0)
 
     @property
     def _is_open(self) -> bool:
@@ -107,6 +113,8 @@ class Explanation:
         >>> Explanation(drive, "dies", "drain").name
         'the ceiling of reads is of the dies, that of writes of the drain of the buffer'
         """
+        if self.title:
+            return self.title
         said = [f"the ceiling of reads is of {CEILINGS[self.ceiling]}"] if self.ceiling else []
         if self._is_open:
             said = ["no read reached a ceiling: only latency was measured"]
@@ -158,6 +166,8 @@ def difference(main: DriveProfile, other: DriveProfile) -> dict[str, Any]:
         found["rounds"] = False  # it has none
     if main.write.through != other.write.through:
         found["write.through"] = other.write.through
+    if main.sorts != other.sorts:
+        found["sorts"] = other.sorts
     return found
 
 

@@ -26,6 +26,7 @@ from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.stalls import REPLACED, fit_stalls
 from nvmesim.calibrate.points import Point, hold_out, points_of
+from nvmesim.calibrate.smallest.disk import without_bursts
 from nvmesim.calibrate.smallest.line_fit import smaller
 from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows, with_pages
@@ -98,11 +99,11 @@ def fit_drive(
     told = None
     if host is None and isinstance(captures, Captures):
         told = told_host(captures) if captured_on is None else None
-        device = which_rows.sata_device(captures, points)
-        if device and not link and "," not in (captured_on or ""):
+        why = which_rows.why_sata(captures, points)
+        if why and not link and "," not in (captured_on or ""):
             link = which_rows.SATA
             captured_on = captured_on and f"{captured_on},{link}"
-            notes.append(f"their device is {device}: a link of {link} is taken")
+            notes.append(f"{why}: a link of {link} is taken")
     if told is None:
         fit = on_host(captured_on, host)
     else:
@@ -217,7 +218,7 @@ def _fit(
     measured: _Measured, name: str, limits: FoundLimits | None, notes: list[str], tell: Progress
 ) -> DriveFit:
     points, host, included = measured.points, measured.host, measured.included
-    used = which_rows.of_the_drive(points, included, notes)
+    used = without_bursts(which_rows.of_the_drive(points, included, notes), host, notes)
     free = used if limits is None else limits.below(used)
     rows = which_rows.divided(points, free, host, notes)
     blank = drive_of_rows(points, host, name, measured.captured_on, included)

@@ -218,6 +218,8 @@ def _would_decide(
     rows: Sequence[Judged], depths: int, others: Sequence[tuple[Explanation, float]]
 ) -> str:
     """What tells *others* apart that *rows*, with reads at so many *depths*, do not."""
+    if wanted := next((e.decides for e, _ in others if e.decides), ""):
+        return f"{wanted} would decide"
     if any(e.reads is None and (e.ceiling or e.profile.rounds) for e, _ in others):
         return "reads at a depth where IOPS no longer grow would decide"  # of a few numbers each
     mixes = [j for j in rows if 0 < j.point.read_fraction < 1 and j.point.random]

@@ -15,7 +15,7 @@ from nvmesim.calibrate.drive.laws import (
     unloaded_latency_s,
 )  # fmt: skip
 from nvmesim.calibrate.drive.read_side import host_ps
-from nvmesim.calibrate.drive.starting_point import SLOWEST_FLASH_S
+from nvmesim.calibrate.drive.starting_point import SLOWEST_FLASH_S, streams_slowly
 from nvmesim.calibrate.drive.write_side import is_volatile
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.capture.capture import Captures
@@ -311,8 +311,8 @@ SATA_BYTES: Final = 560e6
 """Bytes/s that SATA 3 carries at most. Source: data sheets of its drives (480 to 560 MB/s)."""
 
 
-def sata_device(captures: Captures, points: Sequence[Point]) -> str:
-    """Return the disk behind SATA that the captures name, as "sda"; empty: none, or others too.
+def why_sata(captures: Captures, points: Sequence[Point]) -> str:
+    """Return why *points* are taken as behind SATA, where nobody names a link; empty: they are not.
 
     Linux calls disks behind SATA and SAS sd. Virtual ones as well, where no guest is stated.
     """
@@ -320,8 +320,11 @@ def sata_device(captures: Captures, points: Sequence[Point]) -> str:
     disks = sorted(n for n in names if not n.startswith(("md", "dm-")))
     if not all(n.startswith("sd") for n in disks) or any(p.guest != "none" for p in points):
         return ""
+    if not disks:
+        is_slow = streams_slowly([p for p in points if not p.held_out])
+        return "no NVMe drive streams so slowly" if is_slow else ""
     is_carried = max((_one_way(p) for p in points), default=0.0) < SATA_BYTES
-    return disks[0] if disks and is_carried else ""
+    return f"their device is {disks[0]}" if is_carried else ""
 
 
 def _one_way(p: Point) -> float:
