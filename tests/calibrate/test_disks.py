@@ -4,6 +4,7 @@ import pytest
 
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.capture.registry import read_captures
+from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import with_alternative
 from tests.calibrate.test_open_ceilings import K, M, fitted, row
 
@@ -70,3 +71,25 @@ def test_a_short_run_of_writes_into_a_cache_is_not_fitted():
     )
     assert not fit.misses
     assert [j.used for j in fit.points].count(False) == 1
+
+
+LONE = [("randread", 4 * K, 1, 1, 5_078.6), ("randwrite", 4 * K, 1, 1, 6_281.0)]
+
+
+@pytest.mark.parametrize(("link", "is_one"), [("usb3 bot", True), ("usb3 uas", False)])
+def test_a_bridge_of_usb_passes_one_command_or_many(link, is_one):
+    fit, predicted = fitted(f"windows-2019,{link},3.6 GHz", LONE)
+    deep = predicted("randread", 4 * K, 1, 32)
+    assert (deep < 1.1 * 5_078.6) == is_one
+    assert predicted("read", M, 4, 8) * M < 450e6
+    assert fit.profile.link == link
+    assert parse_link(link).kind == "sata"
+
+
+def test_a_bridge_of_usb_that_nobody_names_is_of_either_kind():
+    fit, _ = fitted("windows-2019,usb3,3.6 GHz", LONE)
+    (one,) = [a for a in fit.profile.alternatives if "tags" in a.values]
+    assert one.weight == 0.5
+    assert with_alternative(fit.profile, one).tags.value == 1
+    deep, _ = fitted("windows-2019,usb3,3.6 GHz", [*LONE, ("randread", 4 * K, 1, 32, 60e3)])
+    assert not any("tags" in a.values for a in deep.profile.alternatives)

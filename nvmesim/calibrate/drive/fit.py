@@ -223,6 +223,7 @@ def _fit(
     rows = which_rows.divided(points, free, host, notes)
     blank = drive_of_rows(points, host, name, measured.captured_on, included)
     best, others = _best(Evidence(rows, host, limits, notes, tell), blank)
+    others = explanations.bridged(best, others, host.link, used)
     profile = best.profile
     notes += best.notes
 

@@ -387,6 +387,7 @@ def drive_of_rows(
         "interface": INTERFACES.get(link.kind, "nvme"),
         "host_submit": held if included and cpu else None, "wait_cv": 0.0,
         "commands": SATA_COMMANDS if link.kind == "sata" else 1e6,
+        **({"tags": 1.0} if link.bridge.endswith("bot") else {}),
         "read_bandwidth": blank_bandwidth(points, host, read=True),
         "write_bandwidth": blank_bandwidth(points, host, read=False),
     })  # fmt: skip
