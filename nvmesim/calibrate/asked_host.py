@@ -13,6 +13,7 @@ from nvmesim.catalog.engine_profile import FileSystem, Guest
 from nvmesim.catalog.links import Link, parse_link
 from nvmesim.catalog.profile import CpuProfile, StackProfile
 from nvmesim.errors import InputError, UnitError
+from nvmesim.scenario.loads.fio_options import listed
 from nvmesim.units import FREQUENCY_HZ
 
 LINK: Final = "pcie4 x4"
@@ -33,13 +34,6 @@ USUAL_SD: Final = 0.4
 sleep differ by a factor of two."""
 
 
-ENGINES: Final = {
-    "libaio": "linux-libaio", "io_uring": "linux-io_uring", "windowsaio": "windows-2019",
-    "iocp": "windows-2019", "iometer": "windows-2019", "spdk": "spdk",
-}  # fmt: skip
-"""Engine that captures name -> stack of the host that measured them, where nobody names that."""
-
-
 PATHS: Final[Mapping[str, Sequence[str]]] = {
     "filesystem": get_args(FileSystem)[1:], "guest": get_args(Guest)[1:],
 }  # fmt: skip
@@ -50,8 +44,8 @@ def told_host(captures: Captures) -> tuple[str, str] | None:
     """Return the stack that measured *captures*, and why it is that, where nobody names one."""
     engines = {m.conditions.engine for m in captures.measurements}
     engine = engines.pop() if len(engines) == 1 else ""
-    if engine in ENGINES:
-        return ENGINES[engine], f"the captures' engine is {engine}"
+    if stack := listed("fio", "engines").get(engine, ("",))[0]:
+        return stack, f"the captures' engine is {engine}"
     is_table = all(file.format == CLAIMS for file in captures.files)
     return (USUAL, "the tables name no engine") if engine is None and is_table else None
 

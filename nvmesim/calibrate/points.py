@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nvmesim.calibrate.notes import doubts, named
 from nvmesim.capture.capture import PURE, Capture, Captures, Latency, Measurement, OpResult
-from nvmesim.capture.caveats import UNKNOWN_COLUMN
+from nvmesim.capture.caveats import LITTLE, UNKNOWN_COLUMN, in_flight
 from nvmesim.errors import FitError
 from nvmesim.units import format_size, parse_size
 from nvmesim.warning import has
@@ -190,6 +190,7 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
     """
     points: list[Point] = []
     unused: dict[str, list[str]] = {}
+    shallow: list[str] = []
     for capture in captures.files:
         found = [_point(measurement) for measurement in capture.measurements]
         for measurement, made in zip(capture.measurements, found, strict=True):
@@ -200,6 +201,8 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
             if beside is not None:
                 made = replace(made, beside=_named(beside, capture, found))
             points.append(replace(made, source=capture.file.name))
+            if made.iodepth != (measurement.conditions.iodepth or made.iodepth) and not made.rate:
+                shallow.append(made.name)
     if not points:
         reasons = [f"{names[0]}: {why}" for why, names in unused.items()]
         unread = [w for c in captures.files for w in c.warnings if has([w], UNKNOWN_COLUMN)]
@@ -215,6 +218,11 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
         said.append(
             "jobs or depth not stated: as many in flight are taken as the rate needs, up to "
             f"{DEEPEST}: {named(bounded)}"
+        )
+    if shallow:
+        said.append(
+            f"{len(shallow)} of {len(points)} rows had fewer in flight than asked, by IOPS times "
+            f"latency, and are fitted so: {named(shallow)}"
         )
     if unlike:
         said.append(
@@ -339,7 +347,7 @@ def _load(m: Measurement, iops: float) -> tuple[int, int] | None:
         jobs = c.jobs or 1
         return jobs, max(1, round(c.most_outstanding / jobs))
     if c.jobs is not None and c.iodepth is not None:
-        return c.jobs, c.iodepth
+        return c.jobs, _kept(m, c.jobs, c.iodepth)
     if not m.place:
         return None
     mean = _mean(m.ops.values())
@@ -350,6 +358,20 @@ def _load(m: Measurement, iops: float) -> tuple[int, int] | None:
     if c.iodepth is not None:
         return max(1, math.ceil(count / c.iodepth)), c.iodepth
     return 1, max(1, count)
+
+
+def _kept(m: Measurement, jobs: int, asked: int) -> int:
+    """Depth that threads kept by Little's law, where it is less than what was *asked* of them.
+
+    Rates and latencies are counted, a depth is a wish: macOS has 16 requests of POSIX AIO in flight
+    at most. A full thread is another matter, and one request at a time is told by `one_by_one`.
+    """
+    c, found = m.conditions, in_flight(m)
+    is_open = (c.rate_iops, c.offered_iops, c.sync) != (None,) * 3
+    is_full = m.cpu is not None and (m.cpu.per_job_pct or 0.0) >= CPU_BOUND_PCT
+    if found is None or is_open or is_full or not ONE < found / jobs < (1 - LITTLE) * asked:
+        return asked
+    return round(found / jobs)
 
 
 def _named(
@@ -365,6 +387,8 @@ def _named(
     )
 
 
+ONE: Final = 1.5
+"""Requests in flight of a thread up to which it waits for each."""
 KEPT_UP: Final = 0.97
 """Share of an offered rate that is done, below which the load is taken to be at its limit."""
 LONE_S: Final = {True: 80e-6, False: 15e-6}

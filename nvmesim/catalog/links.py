@@ -149,7 +149,7 @@ def parse_link(text: str) -> Link:
         return Link("sata", 3, 1, USB_BYTES[usb[1]], full_duplex=False, bridge=plain)
     match = _LINK.match(plain)
     if match is None:
-        raise UnitError(f"{text!r} is not a link; write 'pcie3 x4', 'sata3', 'sas3' or 'usb3'")
+        raise UnitError(f"{text!r} is not a link; write for example 'pcie3 x4' or 'sata3'")
     kind, generation, lanes = match.group(1), int(match.group(2)), int(match.group(3) or 0)
     if kind == "pcie":
         return pcie(generation, lanes)

@@ -99,6 +99,19 @@ def test_a_log_without_its_run_has_no_depth(tmp_path, has_json):
             points_of(captures)
 
 
+@pytest.mark.parametrize(
+    ("asked", "found", "busy", "kept"),
+    [(128, 16, 40.0, 16), (128, 110, 40.0, 128), (128, 16, 97.0, 128), (64, 1.2, 40.0, 64)],
+)
+def test_a_depth_that_was_not_kept_is_the_one_of_littles_law(tmp_path, asked, found, busy, kept):
+    """Two threads; a full one, or one request at a time, is told by others."""
+    row = replace(DEPTH_1, jobs=2, iodepth=asked, iops=2 * found / 800e-6, mean_s=800e-6)
+    (tmp_path / "a.json").write_text(fio_json(replace(row, per_job_pct=busy, percentiles_s={})))
+    (point,), notes = points_of(read_captures([tmp_path]))
+    assert point.iodepth == kept
+    assert any("1 of 1 rows" in note for note in notes) == (kept != asked)
+
+
 @pytest.mark.parametrize(("busy", "warned"), [(97.0, True), (40.0, False)])
 def test_a_full_job(tmp_path, busy, warned):
     (tmp_path / "a.json").write_text(json.dumps(result(usr_cpu=busy / 4, sys_cpu=0.75 * busy)))

@@ -254,7 +254,12 @@ def of_engine(tmp_path, engine, cpu_us=""):
 
 @pytest.mark.parametrize(
     ("engine", "stack"),
-    [("libaio", "linux-libaio"), ("io_uring", "linux-io_uring"), ("", "linux-libaio")],
+    [
+        ("libaio", "linux-libaio"),
+        ("io_uring", "linux-io_uring"),
+        ("", "linux-libaio"),
+        ("windowsaio", "windows-2019"),
+    ],
 )
 def test_the_engine_of_captures_tells_their_host(tmp_path, engine, stack):
     found = of_engine(tmp_path, engine).profile

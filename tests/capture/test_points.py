@@ -202,6 +202,16 @@ probe,randrw:50,4k,1,1,10000,10000,fixed,64,,,,load,,raw,none
 """
 
 
+def test_a_thread_of_a_synchronous_engine_has_one_request_in_flight(tmp_path: Path) -> None:
+    rows = ("psync", 32, 1), ("libaio", 32, 32), ("pvsync2", 1, 1), ("mmap", 8, 1), ("", 8, 8)
+    text = "op,block_size,jobs,iodepth,iops,engine\n" + "".join(
+        f"randread,4k,4,{asked},9000,{engine}\n" for engine, asked, _ in rows
+    )
+    capture = read_text(text, tmp_path)
+    assert [m.conditions.iodepth for m in capture.measurements] == [kept for *_, kept in rows]
+    assert sum("2 of 5 rows" in w and "line 2" in w for w in capture.warnings) == 1
+
+
 def test_a_row_states_its_load(tmp_path: Path) -> None:
     first, probe, array, synced = (m.conditions for m in read_text(LOADS, tmp_path).measurements)
     assert (first.offered_iops, first.arrivals, first.most_outstanding) == (5000, "poisson", 384)

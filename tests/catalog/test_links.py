@@ -84,7 +84,7 @@ def test_socket_links_carry_two_bytes_a_transfer_and_what_was_measured():
     ("make", "given", "match"),
     [
         *((links.parse_link, (text,), r"write|has|no generation") for text in (
-            "", "pcie", "pcie3", "pcie3 x3", "pcie0 x4", "pcie7 x4", "sata3 x2", "sas9", "usb3",
+            "", "pcie", "pcie3", "pcie3 x3", "pcie0 x4", "pcie7 x4", "sata3 x2", "sas9", "usb1",
             "x4")),
         (links.socket_link, ("upi", 2, "11 GT/s"), "no upi runs at"),
         (links.socket_link, ("upi", 0, None), "1 to 8"),

@@ -37,7 +37,7 @@ from nvmesim.capture.readers.points_columns import (
 from nvmesim.capture.text import Head, Source
 from nvmesim.errors import CaptureError
 from nvmesim.limits import MOST_POINTS
-from nvmesim.scenario.loads.fio_options import DEFAULT_READ_PERCENT
+from nvmesim.scenario.loads.fio_options import DEFAULT_READ_PERCENT, is_synchronous
 from nvmesim.units import format_size
 from nvmesim.warning import Warning
 
@@ -104,6 +104,11 @@ def read(source: Source) -> Capture:
             f"does ({first}): write randrw:70, or add a column read_pct"
         )
         warnings.append(Warning(UNSTATED_MIX, said))
+    if waiting := [row for row in rows if _depth(row) != row.values.get("iodepth")]:
+        warnings.append(
+            f"{len(waiting)} of {len(rows)} rows, the first in line {waiting[0].line}: a thread of "
+            f"{waiting[0].values['engine']} has one request in flight, whatever iodepth says"
+        )
     if not source.text().endswith("\n"):
         warnings.append("its last line has no end: check that nothing is missing")
     return results(source, "points", [_measurement(row) for row in rows], warnings)
@@ -176,7 +181,7 @@ def _measurement(row: _Row) -> Measurement:
         access=operation.access,
         block_size=get("block_size"),
         jobs=jobs,
-        iodepth=get("iodepth"),
+        iodepth=_depth(row),
         targets=drives,
         targets_per_job=1 if "threads_per_drive" in row.values else None,
         direct=get("direct"),
@@ -238,6 +243,15 @@ def _share(row: _Row) -> float | None:
             "write randrw or rw for a mix, or leave the cell blank",
         )
     return float(share / 100)
+
+
+def _depth(row: _Row) -> int | None:
+    """Depth of a thread: 1 of a synchronous engine, unless rate and latency tell of more."""
+    get = row.values.get
+    depth: int | None = get("iodepth")
+    took = US * (get("lat_mean_us") or get("clat_mean_us") or 0.0)
+    is_deep = get("iops", 0.0) * took > IMPOSSIBLE * (_threads(row)[0] or 1)
+    return 1 if depth and is_synchronous(get("engine")) and not is_deep else depth
 
 
 def _threads(row: _Row) -> tuple[int | None, int | None]:

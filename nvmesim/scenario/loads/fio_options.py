@@ -88,7 +88,16 @@ def full_name(option: str) -> str:
 @functools.cache
 def synchronous_engines() -> frozenset[str]:
     """Return the engines on which a depth has no effect. Source: fio HOWTO, iodepth."""
-    return frozenset(listed("fio", "synchronous"))
+    return frozenset(name for name, told in listed("fio", "engines").items() if "waits" in told)
+
+
+def is_synchronous(engine: str | None) -> bool:
+    """True if a thread of *engine*, as a capture names it, has one request in flight.
+
+    >>> is_synchronous("psync"), is_synchronous("libaio"), is_synchronous(None)
+    (True, False, False)
+    """
+    return (engine or "").partition(":")[0].strip().lower() in synchronous_engines()
 
 
 @functools.cache
@@ -333,8 +342,7 @@ class FioOptions:
     @property
     def synchronous(self) -> bool:
         """True if the engine has one request in flight."""
-        engine = (self.engine() or "").partition(":")[0].strip().lower()
-        return engine in synchronous_engines()
+        return is_synchronous(self.engine())
 
     def iodepth(self, reported: int | None = None) -> int | None:
         """Return outstanding requests per job: 1 for a synchronous engine, else iodepth.
