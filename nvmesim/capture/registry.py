@@ -134,6 +134,7 @@ READERS: Final[tuple[Reader, ...]] = (
     Reader("yabs", "printed"),
     Reader("crystaldiskmark", "printed"),
     Reader("elbencho", "generators"),
+    Reader("ezfio", "generators"),
     Reader("spdk", "printed"),
     Reader("ioping", "printed"),
     Reader("blkparse", "blkparse"),

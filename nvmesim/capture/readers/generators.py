@@ -1,12 +1,15 @@
-"""Results of the load generators elbencho and vdbench: a measurement a phase or run.
+"""Results of the load generators elbencho, vdbench and ezFIO: a measurement a phase or run.
 
 Of elbencho, the table it prints and its CSV; figures are those of the last thread that ended ("LAST
 DONE"), so they are of the whole phase. Of vdbench, flatfile.html and summary.html, of raw and of
 file system workloads: the row of averages of each run counts, which leaves warm-up out; times are
 ms, MB are 2**20 bytes; whether ``threads`` are those of a drive or of all is not said, so no depth
 is taken from them.
-Source: breuner/elbencho, Statistics.cpp (printPhaseResultsTableHeader and what follows it); the
-vdbench 5.04.07 manual, "Flatfile selective parsing" and "Summary report".
+Of ezFIO, its CSV of tests and what it prints: the name of a test says its load; ``MB/s`` are 2**20
+bytes, a mix's latency is the longer one of reads and writes, so that none is taken.
+Source: earlephilhower/ezfio, ezfio.py (DefineTests, RunTest); breuner/elbencho, Statistics.cpp
+(printPhaseResultsTableHeader and what follows it); the vdbench 5.04.07 manual, "Flatfile selective
+parsing" and "Summary report".
 """
 
 import csv
@@ -334,7 +337,46 @@ def _span(times: list[float], interval: str) -> float | None:
     return max(int(match[2]) - int(match[1]) + 1, 0) * length or None
 
 
+# ezFIO --------------------------------------------------------------------------------------------
+
+_EZFIO_CSV: Final = re.compile(r"^(Seq|Rand)" + 8 * r",([0-9.]{1,18})" + "(?:,|$)")
+_EZFIO_ROW: Final = re.compile(
+    r"^(S[^\n,]{9,80}?)(?:, (BS|Threads)=(\d{1,7}))?[ \t]+[0-9,.]{1,18}[ \t]+([0-9,]{1,18})[ \t]+"
+    r"([0-9.]{1,18})[ \t]*$"
+)
+
+
+def _ezfio(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if cells := _EZFIO_CSV.match(line):
+            kind, *load, rate, _, reading, writing = cells.groups()
+        elif row := _EZFIO_ROW.match(line):
+            name, by, count, rate, reading = row.groups("256")  # the test of stability has these
+            kind, writing = "Seq" if "Sequential" in name else "Rand", reading
+            writes = "30" if "30%" in name else "100" if "Write" in name else "0"
+            fixed = {"Seq0": ["1", "256"], "Seq100": ["1", "1"]}.get(kind + writes, ["16", "16"])
+            load = [writes, *([count, *fixed] if by == "BS" else ["4096", count, "1"])]
+        else:
+            continue
+        numbers = (number_of(source, f"line {number}", c, 1 << 30) for c in (*load, rate))
+        writes_pct, size, jobs, depth, iops = numbers
+        if min(size, jobs, depth, iops) < 1 or writes_pct > 100:
+            warnings.append(f"line {number}: a test that did not run (left out)")
+            continue
+        ops: dict[Op, OpResult] = {}
+        shares = 1 - writes_pct / 100, writes_pct / 100
+        for op, share, us in zip(OPS, shares, (reading, writing), strict=True):
+            mean = seconds_of(source, f"line {number}", us, "us") if share == 1 else 0.0
+            lat = Latency(0, mean) if mean else None
+            ops |= {op: rate_result(share * iops, share * iops * size, lat=lat)} if share else {}
+        load_of = Conditions(
+            shares[0], access_of(float(kind == "Rand")), int(size), int(jobs), int(depth), 1
+        )
+        yield Measurement(line.split("  ")[0], load_of, ops, source="ezFIO", place=f"line {number}")
+
+
 REPORTS: Final = {
+    "ezfio": Report("ezfio", (("^ezFio test param",), ("Depth/Thread,IOPS,Bandw",)), _ezfio),
     "vdbench": Report(
         "vdbench", ((_FLAT.pattern,), ("Starting RD=", "nterval")), _vdbench, version=_form
     ),
