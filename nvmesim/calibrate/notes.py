@@ -1,5 +1,6 @@
 """Notes of a fit on the files it read, and on points that no drive of this model makes."""
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -60,6 +61,20 @@ def mixed_devices(captures: Captures) -> list[str]:
         return []
     listed = "; ".join(f"{named(sorted(names))}: {named(files)}" for names, files in groups)
     return [f"captures of different devices ({listed}): a profile fitted to both describes neither"]
+
+
+NETWORK: Final = re.compile(r"\bnvme(?:-?of|[/-](?:tcp|rdma|fc))\b|\biscsi\b", re.IGNORECASE)
+
+
+def networks(captures: Captures) -> list[str]:
+    """Say that rows passed a network, if their names or sources do."""
+    named_by = (NETWORK.search(f"{m.label} {m.source}") for m in captures.measurements)
+    if (found := next(filter(None, named_by), None)) is None:
+        return []
+    return [
+        f"rows passed a network ({found[0]}): its time and ceiling count as the drive's. Several "
+        "such drives share it: name an adapter with its bandwidth in the scenario"
+    ]
 
 
 def drifts(captures: Captures, explained: Collection[str] = ()) -> list[str]:

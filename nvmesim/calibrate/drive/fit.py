@@ -21,7 +21,7 @@ from nvmesim.calibrate.drive.read_side import Progress, host_ps
 from nvmesim.calibrate.drive.starting_point import drive_of_rows, with_payload, with_streams
 from nvmesim.calibrate.drive.write_side import fit_flush, is_volatile
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of
-from nvmesim.calibrate.notes import drifts, mixed_devices
+from nvmesim.calibrate.notes import drifts, mixed_devices, networks
 from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.stalls import REPLACED, fit_stalls
@@ -73,7 +73,7 @@ def fit_drive(
         bursts = bursts_of(captures)
         buffer, said = buffers_of(captures)
         stepped = {b.name for b in bursts} | set(said)
-        notes += mixed_devices(captures) + drifts(captures, stepped)
+        notes += mixed_devices(captures) + networks(captures) + drifts(captures, stepped)
     else:
         points, notes, bursts = list(captures), [], []
         buffer, said = None, {}
@@ -99,9 +99,9 @@ def fit_drive(
     told = None
     if host is None and isinstance(captures, Captures):
         told = told_host(captures) if captured_on is None else None
-        why = which_rows.why_sata(captures, points)
+        told_by_names, why = which_rows.told_link(captures, points)
         if why and not link and "," not in (captured_on or ""):
-            link = which_rows.SATA
+            link = told_by_names
             captured_on = captured_on and f"{captured_on},{link}"
             notes.append(f"{why}: a link of {link} is taken")
     if told is None:
