@@ -17,7 +17,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.explanations import Explanation
+from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation
 from nvmesim.calibrate.drive.starting_point import streams_slowly
 from nvmesim.calibrate.evidence import with_draws
 from nvmesim.calibrate.infer.problem import DRAWS
@@ -40,6 +40,9 @@ BYTES_SHARE: Final = 0.5
 480 to 560 MB/s of 600."""
 LEAST_SD: Final = 0.05
 """Least standard deviation of the logarithm of a positioning time. Assumed: repeats differ so."""
+LAW_SD: Final = 0.15
+"""Deviation of logarithms that the law of the nearest leaves, where explanations are compared.
+Source: 0.19 of six depths of R06, 0.04 of two of R07 (`calibration/held-out`)."""
 UNTOLD_SD: Final = 0.4
 """The same where no row tells it. Assumed: laptops' disks take 17 ms, the fastest 5."""
 CACHED_SD: Final = 0.3
@@ -182,5 +185,5 @@ def _positioning(
 def _mean(logs: Sequence[float]) -> tuple[float, float, float]:
     """Geometric mean of what *logs* are logarithms of, its error, half a chi-square of them."""
     spread = float(np.std(logs))
-    cost = len(logs) * (spread / LEAST_SD) ** 2 / 2
+    cost = MODEL_ERROR**2 * len(logs) * (spread / LAW_SD) ** 2 / 2
     return math.exp(float(np.mean(logs))), max(LEAST_SD, spread / math.sqrt(len(logs))), cost
