@@ -90,13 +90,16 @@ class AskedHost:
 def parse_host(text: str) -> AskedHost:
     """Return the host that ``STACK[,LINK[,CPU]]`` names; InputError says what is wrong with it.
 
-    STACK is a catalog name or a stack's TOML file, CPU a catalog name or a clock.
+    STACK is a catalog name or a stack's TOML file, CPU a catalog name or a clock, which may stand
+    behind STACK.
 
     >>> asked = parse_host("linux-io_uring,pcie3 x4")
     >>> asked.host.stack.name, str(asked.host.link), asked.notes
     ('linux-io_uring', 'pcie3 x4', ('captured on linux-io_uring: a CPU of 3 GHz is assumed',))
     """
     parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 2 and parts[1].lower().endswith("hz"):
+        parts.insert(1, "")  # a clock is no link
     if not 1 <= len(parts) <= 3 or not parts[0]:
         raise InputError(f"--captured-on {text!r}: write STACK, STACK,LINK or STACK,LINK,CPU")
     stack = cast(StackProfile, load.load("stack", parts[0]))

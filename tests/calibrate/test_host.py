@@ -270,3 +270,8 @@ def test_the_engine_of_captures_tells_their_host(tmp_path, engine, stack):
 @pytest.mark.parametrize(("engine", "cpu_us"), [("mmap", ""), ("libaio", "60"), ("", "60")])
 def test_an_engine_that_tells_no_host_or_another_than_measured(tmp_path, engine, cpu_us):
     assert of_engine(tmp_path, engine, cpu_us).profile.host_included
+
+
+def test_a_clock_may_stand_where_the_link_does() -> None:
+    asked = parse_host("linux-libaio,2.3 GHz")
+    assert (asked.host.ghz, str(asked.host.link), len(asked.notes)) == (2.3, "pcie4 x4", 1)

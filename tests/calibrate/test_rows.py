@@ -231,3 +231,34 @@ def test_a_mean_of_a_trace_that_is_missed_is_named(count, share, missed):
 def test_an_operation_that_a_trace_has_none_of_is_not_missed():
     took = np.full(100, 1e-4)
     assert missed_means("x", np.zeros(100, bool), took, took) == []
+
+
+def test_a_slow_mix_beside_a_sequential_row_is_fitted() -> None:
+    """A capped volume: 3k mixed requests/s. Reads of the assumed drive once did 60k of them."""
+    mix, stream = row(0.5, 4, 256, 3000.0), replace(row(1.0, 1, 64, 126.0), random=False)
+    rows = [mix, replace(stream, block_size=1 << 20)]
+    fit = fit_drive(rows)
+    assert fit.misses == ()
+    assert abs(fit.residuals[0]) < 0.1
+    written = fit.profile.write_bandwidth
+    assert written.basis == "assumed"  # and no faster than reads
+    assert written.low is not None
+    assert written.high is not None
+    assert written.low < 126 * (1 << 20) < written.high < 1e9
+
+
+def test_reads_are_what_mixes_take_beyond_their_writes() -> None:
+    write, mix = row(0.0, 1, 2, 3500.0), row(0.5, 1, 2, 2500.0)
+    fit = fit_drive([write, mix])
+    assert fit.misses == ()
+    assert all(abs(r) < 0.1 for r in fit.residuals)
+
+
+def test_a_few_slow_requests_tell_a_network_and_no_ceiling() -> None:
+    """4 reads of 0.64 ms and 4 writes of 4 ms: once 6k and 1k a second at any depth."""
+    profile = fit_drive([row(1.0, 1, 4, 6240.0), row(0.0, 1, 4, 941.0)]).profile
+    deep = [measure(profile, free_host("pcie4 x4"), row(x, 1, 64, 1.0)).iops for x in (1.0, 0.0)]
+    assert deep[0] > 4 * 6240
+    assert deep[1] > 4 * 941
+    others = (with_alternative(profile, other) for other in profile.alternatives)
+    assert any(measure(o, free_host("pcie4 x4"), row(1.0, 1, 64, 1.0)).iops < 8000 for o in others)

@@ -47,13 +47,37 @@ class RowKind(Enum):
     EITHER = "either"
 
 
+FEW: Final = 8
+"""Requests in flight of a drive up to which a row may tell a latency, however long. Assumed."""
+GREW: Final = 1.5
+"""Rate of twice as many requests or more, in units of a row's, from which on that was at none."""
+SLOW_READ_S: Final = 300e-6
+"""Time of a lone small read from which on a disk is no flash beside the host: data sheets say 60 to
+115 us."""
+SLOWEST_REMOTE_S: Final = 6e-3
+"""Most that a request to a disk behind a network takes, with few beside it. Sources: volumes of
+clouds read in 0.3 to 2 ms and write in up to 4 (`calibration/held-out`; mails)."""
+
+
+def may_be_remote(point: Point) -> bool:
+    """True if *point* has so few requests that their time may be that of a network.
+
+    >>> may_be_remote(Point("", 1.0, True, 4096, 1, 4, 6.2e3, None))
+    True
+    """
+    flight = in_flight(point)
+    is_slow = SLOW_READ_S < flight / point.iops < SLOWEST_REMOTE_S
+    return is_slow and flight <= FEW * point.targets
+
+
 def unloaded_latency_s(
-    points: Sequence[Point], *, read: bool, stated: Expected | None = None
+    points: Sequence[Point], *, read: bool, stated: Expected | None = None, remote: bool = False
 ) -> tuple[float, bool]:
     """Latency of a lone request, s, and whether *points* tell it.
 
-    The shallowest row's, if it is shallow or no slower than drives are; else what is *stated* by a
-    data sheet, or assumed.
+    The shallowest row's, if it is shallow, or no slower than drives are, or of few requests where
+    more did more, or of few to a disk that is known to be *remote*; else what is *stated* by a data
+    sheet, or assumed.
 
     >>> row = Point("", 1.0, True, 4096, 8, 128, 894e3, None)
     >>> unloaded_latency_s([row], read=True)
@@ -64,6 +88,9 @@ def unloaded_latency_s(
     usual = stated.value if stated else LONE_S[read]
     is_fast = took < ALONE * usual and len(points) > 1
     if in_flight(first) <= SHALLOW or (is_fast and in_flight(first) < MANY):
+        return took, True
+    grew = (in_flight(p) >= 2 * in_flight(first) and p.iops > GREW * first.iops for p in points)
+    if may_be_remote(first) and (remote or any(grew)):
         return took, True
     return min(usual, took), False
 
@@ -114,7 +141,8 @@ def row_kind(point: Point, lone: float, *, is_known: bool) -> RowKind:
         return RowKind.CEILING
     waited = WAITED if is_known else 1.6 * WAITED
     if took >= waited * lone:
-        return RowKind.CEILING
+        may_be_either = not is_known and may_be_remote(point)
+        return RowKind.EITHER if may_be_either else RowKind.CEILING
     if in_flight(point) <= SHALLOW or (is_known and took <= ALONE * lone):
         return RowKind.LATENCY
     return RowKind.EITHER

@@ -23,6 +23,13 @@ of which sheets say nothing (what lasts: 0.10). SATA, saturated rows of eight an
 `calibration/held-out` (0.26 to 0.53, mean 0.43, 0.26; 0.18 to 0.65, mean 0.34, 0.36); data sheets
 state 0.64 to 0.68 for reads."""
 
+REMOTE: Final = Expected(50e3, 1.2)
+"""The same, requests/s, of a disk behind a network: 95 % are within 5k and 500k. Sources: what the
+volumes of clouds are sold with (AWS gp3 3k to 16k, io2 to 256k; Azure 5k to 160k; Alibaba 50k to
+1M; Google 15k to 100k), spread evenly."""
+CAPPED: Final = 0.3
+"""Weight of a ceiling, beside a latency's 1, where a few requests took as long as a network.
+Assumed: most volumes are bought for more than a few requests use."""
 COMMAND: Final = 4096
 """Size of the requests of `SHEET_CEILING`."""
 FURTHEST: Final = 3.0

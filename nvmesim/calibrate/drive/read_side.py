@@ -240,6 +240,8 @@ def _few(
     if not is_known and not saturated and took and not grows:
         latency, is_known = min(took) * 1e12 - host_ps(host), True
     share = min(laws.LIKELY_SHARE, SLOW_DIE_PS / latency)
+    if is_known and latency > laws.SLOW_READ_S * 1e12:
+        stated = stated or open_ceilings.REMOTE
     die_s = share * latency / 1e12
     kind = ceiling if saturated else None
     out = UNIT / template.read_bandwidth.value * 1e12
@@ -276,6 +278,8 @@ def _few(
     odds = 1.0
     if kind is not None and host.link.kind in open_ceilings.SHEET_CEILING:
         odds = open_ceilings.sheet_odds(host.link, min(p.block_size for p in points), top, stated)
+        if all(map(laws.may_be_remote, points)):
+            odds = max(odds, open_ceilings.CAPPED)
     return replace(side, cost=found.optimum.cost, odds=odds)
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.drive.read_side import CHANNEL_PS, PAGE, US, Progress
 from nvmesim.calibrate.drive.write_side import BUFFER
@@ -77,7 +78,26 @@ def with_streams(
             elif is_read:
                 profile = with_slower_streams(profile, rows, alone)
             profile = fit_stream(profile, host, rows, key, sources(rows), lone)
-    return profile
+    return _written_no_faster(profile, host, points)
+
+
+WRITTEN: Final = Expected(0.8, 0.5)
+"""Bytes/s that a drive writes at most, in units of those it reads, where only these are shown and
+far below its link. Sources: data sheets (0.2 to 0.9 of flash behind PCIe), volumes of clouds (1.0;
+`calibration/held-out`)."""
+
+
+def _written_no_faster(
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point]
+) -> DriveProfile:
+    """*profile* whose writes, of which no row tells, are no faster than reads at a ceiling."""
+    shown, assumed = profile.read_bandwidth, profile.write_bandwidth
+    if shown.basis != "fitted" or assumed.basis != "assumed" or shown.value >= assumed.value:
+        return profile
+    stated = Expected(WRITTEN.value * shown.value, WRITTEN.sd)
+    quantity = blank_bandwidth(points, replace(host, sheet={SHEET_KEYS[False]: stated}), read=False)
+    assumed = quantity.model_copy(update={"basis": "assumed"})
+    return with_numbers(profile, {"write_bandwidth": assumed})
 
 
 def with_slower_streams(

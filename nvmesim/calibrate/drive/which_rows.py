@@ -95,10 +95,13 @@ def divided(
     mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random] + mixed
     if not any(p.read_fraction in (0, 1) for p in free):
         reads = reads_of_mixes(mixes, notes)
-    elif not (reads or writes) and (waited := [p for p in mixes if tells_wait(p, mixes)]):
-        reads = reads_of_mixes(waited, notes)
+    elif not (reads or writes):
+        waited = [p for p in mixes if tells_wait(p, mixes) or is_slow(p, host.link)]
+        reads = reads_of_mixes(waited, notes) if waited else []
     elif not writes:
-        writes = writes_of_mixes(mixes, reads, notes)
+        writes = rest_of_mixes(mixes, reads, notes, read=False)
+    elif not reads:
+        reads = rest_of_mixes(mixes, writes, notes, read=True)
     return DividedRows(given, free, plain, reads, writes, mixes, streamed)
 
 
@@ -151,37 +154,51 @@ def tells_wait(mix: Point, others: Sequence[Point]) -> bool:
     )  # fmt: skip
 
 
+SLOW_THREAD, SLOW_LINK = 50e3, 0.1
+"""Requests/s of a thread, and share of the bytes of a link, below which a row is at neither
+ceiling. Assumed: a sixth of the 318k that `asked_host.GHZ` has, and a tenth."""
+
+
+def is_slow(mix: Point, link: Link) -> bool:
+    """True if what *mix* waited for is the drive: its thread and *link* do many times as much."""
+    moved = mix.iops * mix.block_size / mix.targets
+    return mix.iops < SLOW_THREAD * mix.jobs and moved < SLOW_LINK * link.raw_bytes_per_s
+
+
 TELLS: Final = 0.2
 """Share of a mix's time that its writes must take to tell how long one does. Assumed."""
 
 
-def writes_of_mixes(
-    mixes: Sequence[Point], reads: Sequence[Point], notes: list[str]
+def rest_of_mixes(
+    mixes: Sequence[Point], known: Sequence[Point], notes: list[str], *, read: bool
 ) -> list[Point]:
-    """Writes that *mixes* hold beside *reads* of the same load, where no row is of writes alone.
+    """Reads (*read*), or writes, that *mixes* hold beside *known* rows of the other operation.
 
-    Reads and writes are taken to have their turn at what they share: a mix takes the time of its
-    reads, as rows alone tell it, and of its writes. Source: `explanations.PRIOR`.
+    Where no row is of them alone. Reads and writes are taken to have their turn at what they share:
+    a mix takes the time of those known, as rows of the same load tell it, and of the others.
+    Source: `explanations.PRIOR`.
     """
     found: dict[tuple[int, float, int], Point] = {}
-    for p in sorted(mixes, key=lambda p: p.read_fraction):
-        alike = [q for q in reads if (q.block_size, q.targets) == (p.block_size, p.targets)
+    for p in sorted(mixes, key=lambda p: p.read_fraction, reverse=read):
+        share = p.read_fraction if read else 1 - p.read_fraction
+        alike = [q for q in known if (q.block_size, q.targets) == (p.block_size, p.targets)
                  and q.outstanding >= p.outstanding]  # fmt: skip
         load = (p.block_size, p.outstanding, p.targets)
         if p.rate is not None or p.beside or not alike or load in found:
             continue
         took = p.outstanding / p.iops
         alone = p.outstanding / min(alike, key=lambda q: q.outstanding).iops
-        left = took - p.read_fraction * alone
+        left = took - (1 - share) * alone
         if left < TELLS * took:
             continue
-        mean = left / (1 - p.read_fraction)
-        write = replace(p, read_fraction=0.0, iops=p.outstanding / mean, mean_s=None)
-        found[load] = replace(write, percentiles_s={}, body_s={}, cpu_s=None)
+        rate = p.outstanding * share / left
+        told = replace(p, read_fraction=float(read), iops=rate, mean_s=None)
+        found[load] = replace(told, percentiles_s={}, body_s={}, cpu_s=None)
     if found:
+        kind, other = ("reads", "writes") if read else ("writes", "reads")
         notes.append(
-            "no row is of writes alone: what mixes take beyond their reads is taken to be of their "
-            "writes; a row of writes would tell them apart"
+            f"no row is of {kind} alone: what mixes take beyond their {other} is taken to be of "
+            f"their {kind}; a row of {kind} would tell them apart"
         )
     return list(found.values())
 

@@ -20,7 +20,7 @@ import numpy as np
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive import laws, open_ceilings
-from nvmesim.calibrate.drive.read_side import BEYOND, Progress, held_ps, host_ps
+from nvmesim.calibrate.drive.read_side import BEYOND, UNIT, Progress, held_ps, host_ps
 from nvmesim.calibrate.evidence import Side, with_draws
 from nvmesim.calibrate.infer.optimum import Values, solved
 from nvmesim.calibrate.infer.problem import Parameter, efforts
@@ -97,8 +97,9 @@ def write_parameters(
 
     The second: another ceiling, where only large writes or a data sheet tell one.
     """
+    is_remote = template.read.base.value + template.read.die.value > laws.SLOW_READ_S * 1e12
     lone, is_known = laws.unloaded_latency_s(
-        points, read=False, stated=host.sheet.get("write_latency")
+        points, read=False, stated=host.sheet.get("write_latency"), remote=is_remote
     )
     top = 1.02 * max(p.iops / p.targets for p in points)
     has_percentiles = any(p.percentiles_s for p in points)
@@ -113,7 +114,12 @@ def write_parameters(
     rate, other = Parameter("rate", top, low=top / 1.4, high=30 * top), None
     if limit != "through" and not _shows_ceiling(points, lone, is_known):
         usual, sd = BEYOND * top, OPEN_SD
-        if host.link.kind in open_ceilings.SHEET_CEILING:
+        if is_remote:
+            usual, sd = open_ceilings.open_ceiling(
+                host.link, UNIT, top, read=False,
+                stated=host.sheet.get("random_write", open_ceilings.REMOTE),
+            )  # fmt: skip
+        elif host.link.kind in open_ceilings.SHEET_CEILING:
             size, width = points[0].block_size, template.write_bandwidth
             is_known_width = width.basis == "fitted" or "sequential_write" in host.sheet
             usual, sd, other = open_ceilings.open_writes(
@@ -162,9 +168,6 @@ VOLATILE_PS: Final = 100e6
 """Time of a flush from which on a drive is taken to empty a volatile cache. Measured: 0.7 to 2 us
 beside a drive with capacitors, 28 in a cloud guest, 450 to 900 on a consumer drive (github
 mdcallag/mytools e1ba3d9, fio runs of December 2025)."""
-SLOW_READ_S: Final = 300e-6
-"""Time of a lone small read from which on a disk is no flash beside the host: data sheets say 60 to
-115 us."""
 SERIAL: Final = 0.25
 """Share of a flush for which the drive does nothing else, where one row alone tells the flush:
 those that wait share the next one, so N threads do N / 2 writes in the time of a flush, 4 of 8
@@ -234,4 +237,4 @@ def is_volatile(points: Sequence[Point], host: BenchHost) -> bool:
         return False
     reads = [1 / p.iops for p in lone if p.read_fraction == 1 and p.block_size <= 1 << 14]
     took = min(1 / p.iops for p in flushed) - LONE_S[False]
-    return took > VOLATILE_PS / 1e12 and all(s < SLOW_READ_S for s in reads)
+    return took > VOLATILE_PS / 1e12 and all(s < laws.SLOW_READ_S for s in reads)
