@@ -85,11 +85,13 @@ _PREFIXES: Final = (
     ),
     # syslog, journalctl
     re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,60} [\w./-]{1,60}(?:\[\d+\])?: ?"),
+    re.compile(r"# ?"),  # kept as the comments of a script
 )
 _MOST: Final = 0.9
 """Share of lines that must have a prefix: a wrapper has no exceptions but lines that it cut."""
 _SAMPLE_LINES: Final = 200
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
+_COLOUR: Final = re.compile(r"(?:\x1b|\^\[)\[[0-9;]{0,20}[A-Za-z]|^\^\[", re.M)
+"""An escape, or a key that was pressed as a terminal shows it."""
 _PAGE: Final = re.compile(r"\s*<(?:!doctype|html|pre|body)\b", re.I)
 _TAG: Final = re.compile(r"</?[a-z!][^<>]{0,300}>", re.I)
 MAIL: Final = "mail"

@@ -239,3 +239,40 @@ def test_what_verify_reads_is_not_called_another_mix_than_asked() -> None:
     capture = read_capture(Path(__file__).parent / "mailed" / "ver.txt")
     assert {has(m.warnings, "phases") for m in capture.measurements} == {True}
     assert {has(m.warnings, OTHER_MIX) for m in capture.measurements} == {False}
+
+
+REPORT = """\
+j: (groupid=0, jobs=2): err= 0: pid=7: Fri Nov  6 10:00:00 2026
+  {op}: IOPS=1000, BW={bw}(234MiB/60001msec)
+  cpu          : usr=1.00%, sys=2.00%, ctx=60001, majf=0, minf=10
+     latency   : target=0, window=0, percentile=100.00%, depth=8
+"""
+BANNER = """\
+j: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=libaio, \
+iodepth=8
+...
+fio-3.33
+Starting 2 processes
+"""
+
+
+@pytest.mark.parametrize(
+    ("op", "bw", "access"),
+    [
+        ("read", "4000KiB/s (4096kB/s)", "random"),
+        ("write", "4000KiB/s (4096kB/s)", None),
+        ("read", "62.5MiB/s (65.5MB/s)", None),
+    ],
+)
+def test_a_report_without_its_banner_is_known_by_its_namesake(
+    op: str, bw: str, access: str | None, tmp_path: Path
+) -> None:
+    """A pasted pair whose second run, perhaps cut, lost its banner; its own figures must agree."""
+    first = REPORT.format(op="read", bw="4000KiB/s (4096kB/s)")
+    second = REPORT.format(op=op, bw=bw).replace("10:00:00", "11:30:00").replace("pid=7", "pid=9")
+    if bw.startswith("62"):
+        second = second.replace("234MiB", "3750MiB")
+    capture = read(f"{BANNER}{first}\nThe 2nd machine:\n\n{second}", tmp_path)
+    _, found = capture.measurements
+    assert found.conditions.access == access
+    assert has(capture.warnings, INHERITED) == (access is not None)

@@ -250,3 +250,24 @@ def test_specifications_and_rows_that_are_none(tmp_path: Path) -> None:
     )
     assert blank != RESULTS
     assert read_text(blank, tmp_path).rows == read_text(RESULTS, tmp_path).rows
+
+
+def test_a_script_that_prints_as_crystaldiskmark_does(tmp_path: Path) -> None:
+    """Its rates are KiB/s by 1000; a sequential row names no size."""
+    text = "Results:\n\nSequential Q32T1 Read: 2150MB/s [   2048 IOPS]\n\n"
+    text += "4KB Q8T8 Write: 400MB/s IOPS=100000\n4KB Read: 40MB/s [   10000 IOPS]\n"
+    loads = [
+        (c.access, c.read_fraction, c.block_size, c.jobs, c.iodepth, c.engine)
+        for c in (m.conditions for m in read_text(text, tmp_path).measurements)
+    ]
+    assert loads == [
+        ("sequential", 1.0, 1 << 20, 1, 32, "libaio"), ("random", 0.0, 4096, 8, 8, "libaio"),
+        ("random", 1.0, 4096, 1, 1, "libaio"),
+    ]  # fmt: skip
+
+
+def test_sums_of_fio_beside_a_table_of_spdk_hide_nothing(tmp_path: Path) -> None:
+    sums = "READ: bw=1784MiB/s (1871MB/s), io=105GiB (112GB), run=60001-60001msec\n"
+    capture = read_text(f"{sums}\n{sample('spdk/perf.txt')}", tmp_path)
+    assert capture.format == "spdk"
+    assert [m.ops for m in capture.measurements] == [m.ops for m in measurements("spdk/perf.txt")]

@@ -324,8 +324,10 @@ def test_what_no_mail_program_did_stays(text: str) -> None:
         lines_with("    "),
         lambda text: f"<html><body><pre>{text.replace('>', '&gt;')}</pre></body></html>\n",
         lambda text: f"\x1b[0;32m{text}\x1b[0m\n",
+        lines_with("# "),
+        lambda text: f"^[{text}",
     ],
-    ids=["indented", "web page", "colours"],
+    ids=["indented", "web page", "colours", "comments", "a pressed key"],
 )
 def test_reports_of_fio_that_were_formatted(wrap: Callable[[str], str], tmp_path: Path) -> None:
     """Also the banner, whose lines say depth and engine, must be found."""

@@ -11,6 +11,7 @@ format_speed; koct9i/ioping, ioping.c, dump_statistics; spdk, app/spdk_nvme_perf
 (print_performance, print_latency_statistics) and examples/bdev/bdevperf/bdevperf.c.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,12 @@ _CDM_ROW: Final = re.compile(
     r"T\s*=\s*(?P<t>\d{1,4})|QD\s*=\s*(?P<qd>\d{1,5}))\s*\))?\s*:\s*(?P<rate>[0-9.]{1,15})\s*MB/s"
     r"(?:\s*\[\s*(?P<iops>[0-9.]{1,15}) IOPS\])?(?:\s*<\s*(?P<lat>[0-9.]{1,15}) us>)?\s*$"
 )
+_CDM_SCRIPT: Final = re.compile(
+    r"^[ \t]*(?P<access>Sequential|[0-9]{1,5}\s*[KM]B)(?: Q(?P<q>\d{1,5})T(?P<t>\d{1,4}))? "
+    r"(?P<op>Read|Write): *(?P<rate>[0-9.]{1,15}) *MB/s *(?:\[|IOPS=) *(?P<iops>[0-9.]{1,15})\b.*$",
+    re.M,
+)
+"""A row of scripts that measure with fio what CrystalDiskMark 6 does."""
 _CDM_MIX: Final = re.compile(r"Read\s*(\d{1,3})\s*%")
 _SEQUENTIAL_BYTES: Final = 1 << 20
 """Sequential rows of versions 3 to 5 name no size: it is 1 MiB, or 128 KiB with a queue depth."""
@@ -54,7 +61,8 @@ _QUEUED_SEQUENTIAL_BYTES: Final = 128 << 10
 def _crystaldiskmark(source: Source, text: str, warnings: list[str]) -> Iterator[Measurement]:
     section, mix = "", None
     title = _CDM_TITLE.search(text)
-    engine = "libaio" if title and title[1] == "KDiskMark" else "iocp"
+    engine = "iocp" if title and title[1] == "CrystalDiskMark" else "libaio"
+    text = text if title else _CDM_SCRIPT.sub(_as_cdm, text)
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
         start = _CDM_SECTION.match(line)
@@ -71,6 +79,16 @@ def _crystaldiskmark(source: Source, text: str, warnings: list[str]) -> Iterator
         if row["lat"] and all(r.lat is None for r in measurement.ops.values()):
             warnings.append(f"line {number}: its latency contradicts its IOPS (left out)")
         yield measurement
+
+
+def _as_cdm(row: re.Match[str]) -> str:
+    """Return a row of a script as CrystalDiskMark prints it; the rate tells a size that is not."""
+    access, size = "Random", row["access"]
+    rate, iops = float(row["rate"].strip(".") or 0), float(row["iops"].strip(".") or 0)
+    if size.startswith("Sequential") and rate and iops:
+        access, size = "Sequential", f"{2 ** round(math.log2(1e6 * rate / iops / 1024))}KB"
+    queue = f"(Q={row['q'] or 1},T={row['t'] or 1})"
+    return f"{access} {row['op']} {size} {queue} : {row['rate']} MB/s [{row['iops']} IOPS]"
 
 
 def _cdm_row(
@@ -433,7 +451,7 @@ REPORTS: Final = {
     ),
     "crystaldiskmark": Report(
         "crystaldiskmark",
-        ((_CDM_TITLE.pattern,),),
+        ((_CDM_TITLE.pattern,), (_CDM_SCRIPT.pattern,)),
         _crystaldiskmark,
         "each row is the best of its runs, not their mean",
         _cdm_version,

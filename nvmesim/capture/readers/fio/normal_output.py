@@ -8,6 +8,7 @@ Source: fio stat.c, show_run_stats; fio 1.50 to 3.42.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -39,6 +40,7 @@ from nvmesim.capture.readers.fio.normal_section import (
 )
 from nvmesim.capture.text import Head, Source, shown
 from nvmesim.errors import CaptureError
+from nvmesim.scenario.loads.fio_options import FioOptions
 from nvmesim.warning import Warning
 
 _SNIFF: Final = re.compile(
@@ -47,6 +49,8 @@ _SNIFF: Final = re.compile(
     r"|^[ \t]*(?:READ|WRITE):\s*(?:bw=[^\n]*|io=[^\n]*\baggrb=)",
     re.MULTILINE,
 )
+_SPDK: Final = re.compile(r"^[ \t]*Device Information\s*:", re.MULTILINE)
+"""The table of SPDK's perf, beside which sums of fio are left."""
 _SECTION: Final = re.compile(r"[ \t]*" + SECTION)
 _SUM: Final = re.compile(
     r"(READ|WRITE)\s*:[^\n]*?\bio=\s*(?P<io>[0-9.,]*[0-9])(?P<prefix>[KMGTP]?)(?P<i>i?)B?\b"
@@ -73,8 +77,12 @@ WRAPPED: Final = "wrapped-lines"
 
 
 def sniff(head: Head) -> bool:
-    """True if *head* has a line of a job's report, and no JSON beside it."""
-    return bool(_SNIFF.search(head.text)) and '"fio version"' not in head.text
+    """True if *head* has a line of a job's report, and no JSON or results of SPDK beside it."""
+    found = _SNIFF.search(head.text)
+    is_sum = found is not None and found[0].lstrip().startswith(("READ", "WRITE"))
+    if is_sum and _SPDK.search(head.text) and "(groupid=" not in head.text:
+        return False
+    return found is not None and '"fio version"' not in head.text
 
 
 def read(source: Source) -> Capture:
@@ -164,6 +172,19 @@ class TextRun:
     inherits: bool = False
     """True if `load` stands above the run before."""
 
+    def shape(self) -> dict[tuple[int, str, int], tuple[object, ...]]:
+        """Jobs of its reports and what these tell of their load; nothing if one is cut."""
+        found: dict[tuple[int, str, int], tuple[object, ...]] = {}
+        for section in self.sections.values():
+            try:
+                job = section.job(FioOptions({}, complete=False), section.threads)
+            except CaptureError:
+                return {}
+            sizes = {op: _size_of(result) for op, result in job.reported.items()}
+            told = (*sizes.items(), job.options.given.get("iodepth"))
+            found[section.group, section.name, section.threads or 0] = told
+        return found
+
     @property
     def has_only_sums(self) -> bool:
         """True if there is a summary, and neither a report nor a banner."""
@@ -215,8 +236,8 @@ class TextRun:
                 f"{len(self.failed)} jobs failed (the first: {self.failed[0]}); the others lost "
                 "their load"
             )
-        if self.inherits and (self.load.command or self.load.job_file):
-            text = "the load of a run is taken from the command or job file above the run before it"
+        if self.inherits and (self.load.command or self.load.job_file or self.load.banner):
+            text = "the load of a run is taken from what stands above another run of its jobs"
             warnings.append(Warning(INHERITED, text))
         return measure_groups(source, good, {} if problems else self.util, warnings)
 
@@ -273,6 +294,12 @@ class TextRun:
                 )
 
 
+def _size_of(result: OpResult | None) -> int:
+    """The power of two that is about the bytes of a request; 0: none."""
+    each = result.bytes_per_s / result.iops if result is not None and result.iops else 0.0
+    return round(math.log2(each)) if each > 0 else 0
+
+
 def _apart(one: str, other: str) -> bool:
     """True if two dates of reports are too far apart for one run."""
     try:
@@ -323,7 +350,19 @@ class _Splitter:
                     before.load, version=load.version, banner={}, heading=load.heading
                 )
                 run.inherits = True
+        for run in self._runs:
+            if not (run.load.command or run.load.job_file or run.load.banner) and run.sections:
+                self._name(run)
         return self._runs
+
+    def _name(self, run: TextRun) -> None:
+        """Give *run* the load of the others whose reports are of the same jobs, if it is one."""
+        shape = run.shape()
+        loads = [x.load for x in self._runs if x.load.banner and shape and x.shape() == shape]
+        if loads and all(load.banner == loads[0].banner for load in loads):
+            own = run.load
+            run.load = replace(loads[0], version=own.version, heading=own.heading)
+            run.inherits = True
 
     def _run(self) -> TextRun | None:
         return self._runs[-1] if self._runs else None
