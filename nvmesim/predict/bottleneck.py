@@ -329,6 +329,10 @@ NO_MORE: Final = 0.02
 """Share of the throughput below which a change of several parts adds nothing to one of them."""
 
 
+SLOWER: Final = 1.25
+"""Mean latency with a relief, over that without, from which on it is said. Assumed."""
+
+
 def _brings(relief: Relief) -> bool:
     """Return True if the gain is above its uncertainty, and worth a word."""
     return relief.gain_low > 0 and relief.gain >= 0.005
@@ -359,4 +363,6 @@ def best_relief(reliefs: Sequence[Relief]) -> str:
     if not _brings(best):
         return f"none of the {len(reliefs)} changes that were tried helps for certain"
     more = f"{1 + best.gain:.2g} x" if best.gain >= 1 else f"{100 * best.gain:+.1f} %"
+    if best.latency is not None and best.latency > SLOWER:
+        more += f", and {100 * (best.latency - 1):.0f} % more latency"
     return f"{best.change} would give about {format_iops(best.iops.value)} ({more})"

@@ -18,6 +18,7 @@ from nvmesim.predict.result import Result
 from nvmesim.predict.simulate import RunOptions, measured
 from nvmesim.predict.uncertainty.model_error import model_error
 from nvmesim.predict.uncertainty.numbers import NEVER, WHOLE, Z95, spread_of
+from nvmesim.predict.uncertainty.standing import ALIKE
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
@@ -34,6 +35,8 @@ FIGURES: Final = {
 """Column of a sweep -> figure that has an interval of four parts."""
 CAPTURED: Final = 4
 """Rows of a capture that would be made, where none was: a sweep of a few depths. Assumed."""
+WORTH: Final = 0.9
+"""Of the model's error, what a capture of the asked load may leave to be worth it. Assumed."""
 _DEFAULTS: Final = {"stack": "linux-io_uring", "engine": "linux-md"}
 _SCHEMA: Final[dict[str, Any]] = {
     "input": pl.String, "basis": pl.String, "stated": pl.Boolean, "value": pl.String,
@@ -92,8 +95,8 @@ def sensitivity(
     total index on a quadratic through the three points, inputs taken as independent), whole (the
     interval's relative half-width), measure (what would tell the input, and others with it) and
     without (what is left of the interval then). The parts "misfit", "model" and "simulation" are
-    rows as well; a drive from the catalog that is captured leaves the model's error of calibrated
-    ones. *which* "all" (the default) adds numbers that are measured or fitted.
+    rows as well; one drive captured at the asked load leaves the model's error of a row so near.
+    *which* "all" (the default) adds numbers that are measured or fitted.
     `nvmesim.show.charts.sweep.tornado` draws it.
     """
     if metric not in RESULT_COLUMNS:
@@ -118,13 +121,17 @@ def sensitivity(
     if not unmoved:
         why = answers[0].get("error") or "too few requests, or no steady state"
         raise InputError(f"{metric} of the unchanged scenario is not known: {why}")
-    load = load_words(resolved)
+    result = whole.result() if whole is not None else None
+    load, at = load_words(resolved), result and result.certainty.standing
+    was_captured = bool(at and at.rows and max(map(abs, (at.depth, at.size, at.read))) < ALIKE)
+    capture = "capture reads at three depths, with p99" if was_captured else f"capture {load}"
     rows = [
-        _row(one, spread, unmoved, [a.get(metric) for a in answers[2 * i + 1 : 2 * i + 3]], load)
+        _row(one, spread, unmoved, [a.get(metric) for a in answers[2 * i + 1 : 2 * i + 3]],
+             load, capture)
         for i, one in enumerate(inputs)
-    ]
-    if whole is not None:
-        rows += _parts(whole.result(), resolved, FIGURES[metric], load)
+    ]  # fmt: skip
+    if result is not None:
+        rows += _parts(result, FIGURES[metric], capture, was_captured)
     return _frame(rows)
 
 
@@ -154,8 +161,9 @@ def _frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
 
 
 def _row(
-    one: Input, spread: float | None, unmoved: float, at: Sequence[float | None], load: str
-) -> dict[str, Any]:
+    one: Input, spread: float | None, unmoved: float, at: Sequence[float | None], load: str,
+    capture: str,
+) -> dict[str, Any]:  # fmt: skip
     """What an input does to the answer at its ends, and what would tell it."""
     change = [None if v is None else v / unmoved - 1 for v in at]
     known = [0.0, *(c for c in change if c is not None)]
@@ -167,7 +175,7 @@ def _row(
         measure = "measure the array itself under this load"
     elif one.name.startswith("drives"):
         is_write = ".write" in one.name
-        measure = f"capture {'randwrite until the buffer is full' if is_write else load}"
+        measure = "capture randwrite until the buffer is full" if is_write else capture
     return {
         "input": one.name, "basis": one.quantity.basis, "stated": one.quantity.low is not None,
         "value": one.shown, "low": float(low), "high": float(high), "at_low": at[0],
@@ -192,21 +200,24 @@ def variance(low: float | None, high: float | None) -> float:
 
 
 def _parts(
-    result: Result, scenario: ResolvedScenario, figure: str, load: str
-) -> list[dict[str, Any]]:
-    """Misfit, model and simulation of *figure*."""
+    result: Result, figure: str, capture: str, was_captured: bool
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Misfit, model and simulation of *figure*; *capture*: what brings a row nearer, if none is."""
     parts = result.certainty.figures.get(figure)
     if parts is None:
         return []
     standing = result.certainty.standing
     misfit, model, chance = (max(p) for p in (parts.misfit, parts.model, parts.simulation))
-    left = model
-    measure = f"measure a server of this class ({standing.model_class}) as a set of its own"
-    if not standing.rows:
-        calibrated = max(model_error(replace(standing, rows=CAPTURED), figure).span)
-        left, measure = min(calibrated, model), f"capture {load}"
+    near = replace(  # one drive at this load is a row, too, and the nearest
+        standing, rows=max(CAPTURED, standing.rows + 1), depth=0.0, size=0.0, read=0.0, moved=0.0,
+        sheet="", cache=0.0,
+    )  # fmt: skip
+    left, measure = max(model_error(near, figure).span), capture
+    if was_captured or left > WORTH * model:
+        left = model
+        measure = f"measure a server of this class ({standing.model_class}) as a set of its own"
     listed = (
-        ("misfit", misfit, 0.0, f"capture {load}"), ("model", model, left, measure),
+        ("misfit", misfit, 0.0, capture), ("model", model, left, measure),
         ("simulation", chance, 0.0, "simulate longer (precision of [run])"),
     )  # fmt: skip
     return [

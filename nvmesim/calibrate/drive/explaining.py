@@ -1,5 +1,6 @@
 """Each way in which rows may be explained, fitted to them: what limits reads, what writes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -155,7 +156,10 @@ def _small_reads(
         if begun.misses and _are_rounds(evidence, template, small):
             return _in_rounds(evidence, template, small)
     mixed = evidence.rows.most_mixed
-    found = fit_reads(template, evidence.host, small, evidence.tell, ceiling, mixed, begun)
+    shallowest = min(p.outstanding for p in small)
+    larger = (p for p in evidence.rows.reads if p.outstanding < shallowest and p not in small)
+    least_s = min((p.outstanding / p.iops for p in larger), default=math.inf)
+    found = fit_reads(template, evidence.host, small, evidence.tell, ceiling, mixed, begun, least_s)
     is_known = found.tau <= CLEAN or (begun is not None and begun.misses)
     if is_known or not _are_rounds(evidence, template, small):
         return found, NONE

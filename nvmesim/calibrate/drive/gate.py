@@ -24,8 +24,8 @@ FAR_OFF: Final = 0.1
 NOISES: Final = 3.0
 """The same in standard errors of the row, where its repeats tell them."""
 MOST_NOISE: Final = 2.0
-"""Factor beyond which a row is missed, however unlike its repeats are: they are of several drives or
-states. Assumed."""
+"""Factor beyond which a row is missed, however unlike its repeats are: then they are of several
+drives or states. Assumed."""
 ALIKE: Final = 2.0
 """Standard error of a mean of latencies that follow each other, in units of what it would be were
 they independent. Assumed."""

@@ -8,6 +8,7 @@ ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -32,6 +33,8 @@ CHANNEL_PS = 5 * US
 PAGE = 16 << 10
 """Bytes that a die reads at once. Source: the page of 3D TLC NAND is 16 KiB (data sheets of Micron
 B27A and Samsung V6)."""
+FEW_PAGES = 4 * PAGE
+"""Bytes up to which a read tells the rate of small ones, and not of its bytes. Assumed."""
 CHANNEL_SHARE = 0.1
 """Of a lone read's latency, what the channel takes at most. Assumed."""
 CHANNELS = 24
@@ -73,16 +76,18 @@ READ_KEYS: Final = {
 def fit_reads(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress,
     ceiling: Ceiling | None = "dies", mixed: float = 0.0, begun: BankOptimum | None = None,
+    least_s: float = math.inf,
 ) -> Side:  # fmt: skip
     """Fit the read side on 4 KiB *points*: more depths, more numbers.
 
     *ceiling*: what fewer than three depths' ceiling is taken to be of; None: they are at none,
     unless their latency leaves no doubt. *mixed*: most requests/s of a mix, which with a path of
     the reads' own is what the controller does. *begun*: the optimum of all depths, where known.
+    *least_s*: what larger reads take of which fewer were in flight: a lone one takes no more.
     """
     if len({p.depth for p in points}) >= ENOUGH:
         return _swept(template, begun or bank_optimum(template, host, points, tell), tell)
-    return _few(template, host, points, ceiling, mixed, tell)
+    return _few(template, host, points, ceiling, mixed, tell, least_s)
 
 
 # -- three depths and more ---------------------------------------------------------------------
@@ -223,12 +228,14 @@ class _Few:
 
 def _few(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], ceiling: Ceiling | None,
-    mixed: float, tell: Progress,
+    mixed: float, tell: Progress, least_s: float,
 ) -> Side:  # fmt: skip
     """A latency, a ceiling, or both, from one or two depths; the rest as drives usually are."""
     tell(f"reads: ceiling of {CEILINGS[ceiling]}" if ceiling else "reads: no ceiling")
     stated, stated_s = host.sheet.get("random_read"), host.sheet.get("read_latency")
     lone, is_known = laws.unloaded_latency_s(points, read=True, stated=stated_s)
+    if not is_known and least_s < min(p.outstanding / p.iops for p in points):
+        lone, is_known = min(lone, least_s), True
     full = (laws.RowKind.CEILING, laws.RowKind.EITHER) if ceiling else (laws.RowKind.CEILING,)
     saturated = [p for p in points if laws.row_kind(p, lone, is_known=is_known) in full]
     top = max(p.iops / p.targets for p in points)
@@ -248,7 +255,9 @@ def _few(
     out += command_time_ps(host.link, "read", UNIT, "up")
     fast, fast_sd = 1.01 * mixed if kind == "path" and mixed > top else max(FAST, BEYOND * top), 0.0
     if kind is None and host.link.kind in open_ceilings.SHEET_CEILING:
-        size = max(UNIT, min(p.block_size for p in points))
+        smallest = min(p.block_size for p in points)
+        # larger ones of a few pages end at bytes, and no sooner at requests than small ones
+        size = smallest if smallest > FEW_PAGES else UNIT
         fast, fast_sd = open_ceilings.open_ceiling(host.link, size, top, read=True, stated=stated)
     if kind == "dies":
         rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / fast
