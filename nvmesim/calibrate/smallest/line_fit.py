@@ -455,11 +455,11 @@ def _off_all(profile: DriveProfile, host: BenchHost, mixes: Sequence[Point]) -> 
 
 
 def _is_asked(points: Sequence[Point], off: Sequence[float]) -> bool:
-    """True if a smaller model may do better: rows are missed, or of a network, or of several sizes.
+    """True if a smaller model may do better: rows are missed, or sizes tell a bandwidth.
 
     Of reads only where the media cannot be flash: flash is a bank of dies, whatever few rows say.
     """
-    if max(abs(x) for x in off) > math.log1p(MISS) or any(map(laws.may_be_remote, points)):
+    if max(abs(x) for x in off) > math.log1p(MISS):
         return True
     if len({p.block_size for p in points}) < 2:
         return False
