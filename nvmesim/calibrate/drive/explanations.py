@@ -161,7 +161,7 @@ def bridged(
     one = replace(
         best, profile=with_numbers(best.profile, {"tags": 1.0}),
         title="a bridge that passes one command at a time (BOT)",
-        decides="a row at depth 32, or a link of 'usb3 bot' or 'usb3 uas',",
+        decides="a row at depth 32, or 'usb3 bot' or 'usb3 uas' as the link",
     )  # fmt: skip
     return [*((e, w * (1 - ONE_COMMAND)) for e, w in others), (one, ONE_COMMAND)]
 

@@ -60,7 +60,7 @@ WITH_CACHE: Final = 0.35
 """Weight of a write cache where no lone row tells it. Assumed: servers switch it off."""
 BASE_PS: Final = 1e6
 """Arm's time of a write that a cache has sorted: the rate is its limit."""
-DECIDES: Final = "random rows of 4 KiB, reads at depth 1 and at 32 and writes at depth 1,"
+DECIDES: Final = "random rows of 4 KiB (reads at depth 1 and at 32, writes at depth 1)"
 SHORT_RUNS: Final = (
     "a disk's own write cache takes short runs of random writes and does many times as many; this "
     "is what lasts"
