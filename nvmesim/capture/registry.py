@@ -162,6 +162,11 @@ def unwrapped(source: Source) -> Source:
         text = unwrap(head.text)
         if text and _accepting(Head(text.encode("utf-8", "replace"), text, head.whole)):
             return TextSource(source, unwrap(source.text()) or "")
+    if "|" in head.text and _accepting(head) is None:
+        from nvmesim.capture.markdown import points_of_markdown
+
+        if (found := points_of_markdown(source.text())) is not None:
+            return TextSource(source, found[0], (*source.warnings, *filter(None, found[1:])))
     return source
 
 

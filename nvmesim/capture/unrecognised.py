@@ -17,7 +17,8 @@ from nvmesim.warning import Warning
 FORMATS: Final = (
     "fio (JSON, text, terse, logs), DiskSpd, blktrace and blkparse, perf script, ftrace, "
     "biosnoop, biolatency, Iometer, iostat -x, sar -d, vdbench, elbencho, ezFIO, SPDK perf and "
-    "bdevperf, CrystalDiskMark, KDiskMark, YABS, ioping, published traces as CSV, tables of points"
+    "bdevperf, CrystalDiskMark, KDiskMark, YABS, ioping, published traces as CSV, tables of points "
+    "(CSV, Markdown)"
 )
 Kind = Literal["scenario", "goal", "profile", "job", "result", "other"]
 

@@ -232,3 +232,45 @@ def test_a_row_states_its_load(tmp_path: Path) -> None:
 def test_a_load_that_is_not_known_names_its_column(tmp_path: Path, column: str, cell: str) -> None:
     said = refused(f"op,block_size,iops,{column}\nrandread,4k,1000,{cell}\n", tmp_path)
     assert said.startswith((f"line 2: {column} is", f"line 2: {column}: "))
+
+
+def test_a_table_in_markdown_is_one_of_points(tmp_path: Path) -> None:
+    """Words tell the load, cells have units and thousands, prose and other tables stand around."""
+    text = """# Results
+
+| CPU | cores |
+|-----|-------|
+| x   | 4     |
+
+| Arm | IOPS | MB/s | mean µs | p99 |
+|:--|--:|--:|--:|--:|
+| **4k QD1 randread** | 1,400 | **5.7** | 710 | 1.1ms |
+| 128k seq 7:3 QD8T2 | 1.5k | 196.6 | | n/a |
+
+and with `bs=64k`:
+
+Test | Block Size | I/O Depth | Bandwidth
+--- | --- | --- | ---
+rand_wr | 64 KiB | 16 | 100 MiB/s
+"""
+    first, mix, write = (m.conditions for m in read_text(text, tmp_path).measurements)
+    assert (first.access, first.block_size, first.jobs, first.iodepth) == ("random", 4096, 1, 1)
+    assert (mix.access, mix.read_fraction, mix.jobs, mix.iodepth) == ("sequential", 0.7, 2, 8)
+    assert (write.read_fraction, write.block_size, write.iodepth) == (0.0, 65536, 16)
+    read, _, slow = (m.ops.get("read") or m.ops["write"]
+                     for m in read_text(text, tmp_path).measurements)  # fmt: skip
+    assert (read.iops, read.lat.mean_s if read.lat else read.clat.mean_s) == (1400, 710e-6)
+    assert read.clat.percentiles_s == pytest.approx({99.0: 1.1e-3})
+    assert slow.iops == pytest.approx(1600)
+
+
+def test_a_table_in_markdown_that_names_no_operation_is_refused(tmp_path: Path) -> None:
+    assert "line 3: has no op" in refused("|depth|IOPS|\n|--|--|\n|8|10.2k|\n", tmp_path)
+
+
+def test_times_of_iometer_in_markdown_are_milliseconds(tmp_path: Path) -> None:
+    text = (
+        "|Name|IOps|Average Response Time|Queue Depth|\n|--|--|--|--|\n|4k rand read|10000|0.8|8|\n"
+    )
+    (m,) = read_text(text, tmp_path).measurements
+    assert m.ops["read"].lat.mean_s == pytest.approx(0.8e-3)
