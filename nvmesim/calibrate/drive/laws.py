@@ -49,8 +49,6 @@ class RowKind(Enum):
 
 FEW: Final = 8
 """Requests in flight of a drive up to which a row may tell a latency, however long. Assumed."""
-GREW: Final = 1.5
-"""Rate of twice as many requests or more, in units of a row's, from which on that was at none."""
 SLOW_READ_S: Final = 300e-6
 """Time of a lone small read from which on a disk is no flash beside the host: data sheets say 60 to
 115 us."""
@@ -75,9 +73,8 @@ def unloaded_latency_s(
 ) -> tuple[float, bool]:
     """Latency of a lone request, s, and whether *points* tell it.
 
-    The shallowest row's, if it is shallow, or no slower than drives are, or of few requests where
-    more did more, or of few to a disk that is known to be *remote*; else what is *stated* by a data
-    sheet, or assumed.
+    The shallowest row's, if it is shallow, or no slower than drives are, or of few requests to a
+    disk that is known to be *remote*; else what is *stated* by a data sheet, or assumed.
 
     >>> row = Point("", 1.0, True, 4096, 8, 128, 894e3, None)
     >>> unloaded_latency_s([row], read=True)
@@ -89,8 +86,7 @@ def unloaded_latency_s(
     is_fast = took < ALONE * usual and len(points) > 1
     if in_flight(first) <= SHALLOW or (is_fast and in_flight(first) < MANY):
         return took, True
-    grew = (in_flight(p) >= 2 * in_flight(first) and p.iops > GREW * first.iops for p in points)
-    if may_be_remote(first) and (remote or any(grew)):
+    if remote and may_be_remote(first):
         return took, True
     return min(usual, took), False
 
