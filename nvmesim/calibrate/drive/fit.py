@@ -104,12 +104,15 @@ def fit_drive(
             link = told_by_names
             captured_on = captured_on and f"{captured_on},{link}"
             notes.append(f"{why}: a link of {link} is taken")
-    if told is None:
-        fit = on_host(captured_on, host)
-    else:
+    if told is not None:
         stack, why = told
         link = link or which_rows.least_link(points)
         fit = _on_told_host(on_host, f"{stack},{link}", why)
+    elif captured_on is not None and host is None:
+        link = link or next((part.strip() for part in captured_on.split(",")[1:2]), None)
+        fit = _on_named_host(on_host, captured_on)
+    else:
+        fit = on_host(captured_on, host)
     if sheet is not None:
         besides = sheet.besides()
         if any(p.sync for p in points):  # then rows say what a flush takes
@@ -146,6 +149,28 @@ def _on_told_host(on_host: Callable[..., DriveFit], captured_on: str, why: str) 
             said = f"{why}: their host is taken as {captured_on}; --captured-on names it"
             return replace(fit, warnings=(said, *fit.warnings))
     return on_host(None, None)
+
+
+def _on_named_host(on_host: Callable[..., DriveFit], captured_on: str) -> DriveFit:
+    """The drive on the host *captured_on*; on none if only that meets the rows."""
+    first: DriveFit | None = None
+    try:
+        first = on_host(captured_on, None)
+        if not first.misses:
+            return first
+        why = first.misses[0]
+        second = on_host(None, None)
+    except FitError as error:
+        if first is not None:
+            return first
+        second, why = on_host(None, None), str(error)
+    if first is not None and second.misses:
+        return first
+    said = (
+        f"the rows contradict the host {captured_on} ({why}): its time counts as the drive's; "
+        "check stack, clock and link of --captured-on"
+    )
+    return replace(second, warnings=(said, *second.warnings))
 
 
 def _untold(stated: Sequence[Point], points: Sequence[Point]) -> list[Point]:
