@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("rows")
 
 
 def row(read: float, jobs: int, depth: int, iops: float, **more: Any) -> Point:
-    return Point("", read, True, 4096, jobs, depth, iops, None, **more)
+    return Point("", read, True, 4096, jobs, depth, iops, **{"mean_s": None, **more})
 
 
 def test_one_deep_row_reproduces_itself() -> None:
@@ -262,3 +262,14 @@ def test_a_few_slow_requests_tell_a_network_and_no_ceiling() -> None:
     assert deep[1] > 4 * 941
     others = (with_alternative(profile, other) for other in profile.alternatives)
     assert any(measure(o, free_host("pcie4 x4"), row(1.0, 1, 64, 1.0)).iops < 8000 for o in others)
+
+
+def test_a_rate_counts_before_the_percentiles_of_bursts() -> None:
+    """Of 256 at once many are answered at once, the others wait for a limit: no drive does both."""
+    shares = {50.0: 20e-3, 99.0: 77e-3, 99.9: 0.1}
+    body = {10.0: 16e-6, 30.0: 21e-6, 70.0: 64e-3, 90.0: 64e-3}
+    fit = fit_drive([
+        row(0.0, 1, 256, 3000.0, mean_s=77e-3, percentiles_s=shares, body_s=body, cpu_s=14e-6)
+    ])  # fmt: skip
+    assert fit.misses == ()
+    assert abs(fit.residuals[0]) < 0.1

@@ -11,6 +11,7 @@ each costs more is the host's; a volatile drive executes one at a time. Source: 
 block/blk-core.c (submit_bio_noacct) and block/blk-flush.c.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
@@ -18,7 +19,7 @@ from typing import Final, Literal
 import numpy as np
 
 from nvmesim.array_types import Floats
-from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.drive.read_side import BEYOND, UNIT, Progress, held_ps, host_ps
 from nvmesim.calibrate.evidence import Side, with_draws
@@ -70,6 +71,11 @@ def fit_writes(
         return with_writes(template, at["base"], at["cv"], at["rate"], limit)
 
     found = solved(points, host, make, parameters, effort=min(1.0, TOTAL / sum(efforts(points))))
+    shaped = [p for p in points if p.percentiles_s]
+    if any(_misses(make(found.best), host, p) for p in shaped):
+        plain = [replace(p, percentiles_s={}, body_s={}) for p in points]
+        side = fit_writes(template, host, plain, limit, tell, reads)
+        return replace(side, notes=(*side.notes, f"{shaped[0].name}: {UNSHAPED}"))
     told = [p.name for p in parameters if p.told]
     spread = "write.program_cv" if limit == "through" else "write.base_cv"
     key = "write.commands" if limit == "controller" else "write.program"
@@ -88,6 +94,19 @@ def fit_writes(
         unidentified["write.program"] = "writes at a depth where IOPS no longer grow"
     words = tuple(f"write {name}" for name in told)
     return Side(profile, columns, found.optimum.cost, words, unidentified)
+
+
+MISSED: Final = 0.2
+"""Difference of a rate's logarithm from which on percentiles are given up for it. Assumed."""
+UNSHAPED: Final = (
+    "percentiles of writes are not fitted, with them the rate is missed (requests sent in batches, "
+    "or a limit that lets bursts pass)"
+)
+
+
+def _misses(profile: DriveProfile, host: BenchHost, point: Point) -> bool:
+    made = measure(profile, host, point, requests=4 * point.outstanding + 4000).iops
+    return abs(math.log(made / point.iops)) > MISSED
 
 
 def write_parameters(
