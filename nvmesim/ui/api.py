@@ -16,8 +16,8 @@ from nvmesim.scenario.load import to_text, with_values
 from nvmesim.show.charts import bundle
 from nvmesim.show.words import one_line
 from nvmesim.ui import controls, goal_form, work
+from nvmesim.ui.guard import check, scenario_of, tables_of_text, text_of
 from nvmesim.ui.jobs import Jobs, PageJob, Scratch
-from nvmesim.ui.trust import check, scenario_of, tables_of_text, text_of
 
 MOST_FILES: Final = 60
 MOST_BYTES: Final = 256 << 20

@@ -16,7 +16,7 @@ from nvmesim.scenario.load import with_values
 from nvmesim.scenario.schema import DriveSpec, ServerSpec
 from nvmesim.scenario.workload_keys import DRIVE, WorkloadSpec, presets, workload
 from nvmesim.show.words import about, plural
-from nvmesim.ui.trust import problem_of
+from nvmesim.ui.guard import problem_of
 from nvmesim.units import PS_PER_S
 
 Tables = dict[str, Any]

@@ -8,7 +8,7 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.study.designs import goal_from_dict
 from nvmesim.ui.controls import form
-from nvmesim.ui.trust import NOWHERE
+from nvmesim.ui.guard import NOWHERE
 
 Tables = dict[str, Any]
 START: Final[Tables] = {

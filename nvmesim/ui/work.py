@@ -28,7 +28,7 @@ from nvmesim.show.report import page
 from nvmesim.show.words import one_line
 from nvmesim.ui import answer as shown
 from nvmesim.ui.controls import start
-from nvmesim.ui.trust import NOWHERE, scenario_of, tables_of_text
+from nvmesim.ui.guard import NOWHERE, scenario_of, tables_of_text
 
 COARSE_REQUESTS: Final = 4_000
 MOST_WALL_S: Final = 60.0

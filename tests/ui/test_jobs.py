@@ -18,8 +18,8 @@ from nvmesim.cli.main import run_command
 from nvmesim.ui import jobs
 from nvmesim.ui.answer import designs_in, with_designs
 from nvmesim.ui.app import create_app
+from nvmesim.ui.guard import tables_of_text
 from nvmesim.ui.jobs import Jobs, Scratch
-from nvmesim.ui.trust import tables_of_text
 from tests.children import child
 from tests.faults.conftest import CODE
 from tests.ui.conftest import SMALL

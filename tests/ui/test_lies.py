@@ -9,8 +9,7 @@ import socket
 import pytest
 
 from nvmesim.errors import ScenarioError
-from nvmesim.ui.guard import MOST_JSON, MOST_UPLOAD
-from nvmesim.ui.trust import tables_of_text
+from nvmesim.ui.guard import MOST_JSON, MOST_UPLOAD, tables_of_text
 from nvmesim.ui.work import safe_name
 from tests.ui.conftest import SMALL, TOKEN
 
