@@ -158,7 +158,8 @@ def _fit_disk(
     loose = [k for k, told in (("read.die", reads), (key, writes)) if not told]
     profile = with_draws(profile, columns, sources([*reads, *writes]), loose)
     how = "serves the nearest first" if held > 1 else "serves one command at a time"
-    how += ", and a write cache sorts what it holds" * is_cached
+    if is_cached:
+        how += ", and a write cache sorts what it holds"
     return Explanation(
         profile, joint=columns, title=f"an arm that {how}", decides=DECIDES, cost=cost + more,
         notes=(f"reads: an arm that takes {read_ps / 1e9:.1f} ms to a place; it {how}",),
