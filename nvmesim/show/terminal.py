@@ -138,15 +138,17 @@ def _table(shown: b.Table, width: int) -> Grid:
              for n, c in enumerate(shown.columns)]  # fmt: skip
     taken = sum(min(FIRST, max(len(cell.strip()) for cell in column)) for column in cells)
     gap = next((g for g in GAPS if taken + g * (len(cells) - 1) <= width), GAPS[-1])
+    others = sum(max(map(len, column)) + gap for column in cells[1:])
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for number, column in enumerate(shown.columns):
         widest = max(len(row[number].text) for row in shown.rows)
+        least = None if number else min(FIRST, widest)
         grid.add_column(
             plain(f"{column.name} {column.unit}".strip()),
             justify="left" if column.is_left else "right",
             # Long texts may take several lines.
             no_wrap=number > 0 and not (column.is_left and widest > 24), overflow="fold",
-            min_width=None if number else min(FIRST, widest),
+            min_width=least, width=least if least and least + others > width else None,
         )  # fmt: skip
     for number, row in enumerate(shown.rows):
         texts = (plain(f"{c.text} {c.small}".strip()) for c in row)

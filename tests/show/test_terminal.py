@@ -212,3 +212,12 @@ def test_every_interval_holds_what_is_not_known_and_the_goal_has_a_probability(f
 
 def _rows(drawn):
     return [row for data in drawn.to_dict()["datasets"].values() for row in data]
+
+
+def test_the_last_column_of_a_wide_table_is_whole():
+    """A first column that keeps its place pushed the last beyond the edge, where it was cut."""
+    row = ["6 drives each, raid6, arrays 1, md workers 4", "32,000", "volume0 stripe locks (100 %)"]
+    shown = table("Candidates", ["candidate", "price [EUR]", "<fullest part"], [row])
+    printed = text([shown], width=60)
+    assert max(map(len, printed.splitlines())) <= 60
+    assert set(" ".join(row).split()) <= set(printed.split())
