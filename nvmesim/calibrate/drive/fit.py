@@ -109,7 +109,8 @@ def fit_drive(
         link = link or which_rows.least_link(points)
         fit = _on_told_host(on_host, f"{stack},{link}", why)
     elif captured_on is not None and host is None:
-        link = link or next((part.strip() for part in captured_on.split(",")[1:2]), None)
+        named = [part.strip() for part in captured_on.split(",")[1:2]]
+        link = link or next((part for part in named if not part.lower().endswith("hz")), None)
         fit = _on_named_host(on_host, captured_on)
     else:
         fit = on_host(captured_on, host)
