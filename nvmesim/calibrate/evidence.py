@@ -192,6 +192,13 @@ class DriveFit(Drawable):
     free_parameters: tuple[str, ...] = ()
     misses: tuple[str, ...] = ()
     """Its own rows that it misses by more than a profile may: one line each"""
+    carried: tuple[str, ...] = ()
+    """The same of rows that only predictions of their own kind rest on: slow mixes, and streams"""
+
+    @property
+    def meets_all(self) -> bool:
+        """True if it misses none of its rows by more than a profile may."""
+        return not (self.misses or self.carried)
 
     @property
     def residuals(self) -> npt.NDArray[np.float64]:

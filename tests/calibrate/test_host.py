@@ -156,6 +156,16 @@ def test_the_cpu_time_of_a_full_thread_is_its_stack_s(busy, is_taken):
     assert factor == pytest.approx(1.3 if is_taken else 1.0, rel=0.01)
 
 
+@pytest.mark.parametrize(("busy", "expected"), [(0.1, 1.0), (0.9, 2.0)])
+def test_a_thread_that_mostly_sleeps_takes_longer_a_request(busy, expected):
+    """Twice the time: of a busy thread it is the stack's, of a sleeping one its wake-ups'."""
+    bench = parse_host("linux-libaio,pcie4 x4,3 GHz").host
+    each_s = 2 * thread_cycles(bench.stack, Point("", 1.0, True, 4096, 1, 4, 1, None)) / 3e9
+    row = Point("reads", 1.0, True, 4096, 1, 4, busy / each_s, None, cpu_s=each_s)
+    found = host_of_rows(bench, [row], [])
+    assert found.stack.scale == pytest.approx(expected, rel=0.02)
+
+
 @pytest.mark.parametrize(("clock", "is_full"), [(",3.4 GHz", True), ("", False)])
 def test_a_thread_that_outdoes_its_stack_was_full(clock, is_full):
     """Where the clock is stated: else a faster one may have had time left."""

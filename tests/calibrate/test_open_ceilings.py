@@ -53,6 +53,22 @@ def test_reads_and_writes_that_end_alike_behind_sata_share_its_commands():
     assert found == pytest.approx(81.9e3, rel=0.05)  # in turn: 0.75 / 84.1 + 0.25 / 75.9
 
 
+def test_a_slow_device_ends_at_requests_and_moves_what_such_devices_do():
+    """A volume of 3,000 requests/s (O25) wrote 256 KiB at 499/s, not at the bytes of small ones."""
+    fit, predicted = fitted("linux-libaio", [("randwrite", 4 * K, 1, 256, 2998.0)])
+    assert fit.profile.write.commands.value == pytest.approx(2998, rel=0.1)
+    assert any("buffer" in other.name for other in fit.profile.alternatives)
+    assert 250 < predicted("randwrite", 256 * K, 1, 256) < 1000
+
+
+def test_a_lone_stream_leaves_a_drive_the_bytes_that_a_full_thread_moved():
+    """Random reads of one thread moved 419 MB/s (S17); the stream beside it is a latency."""
+    rows = [("read", 4 * K, 1, 1, 10.47e3), ("randread", 4 * K, 1, 32, 102.3e3),
+            ("randwrite", 4 * K, 1, 32, 82.2e3)]  # fmt: skip
+    fit, _ = fitted("linux-libaio,pcie3 x2", rows)
+    assert fit.profile.read_bandwidth.value >= 102.3e3 * 4 * K
+
+
 def test_a_thread_that_reads_as_fast_as_it_writes_is_full():
     host = "linux-libaio,pcie4 x4,2.27 GHz"
     rows = [("randread", 4 * K, 1, 32, 109e3), ("randwrite", 4 * K, 1, 32, 91.9e3)]

@@ -163,24 +163,40 @@ def test_an_array_row_calibrates_its_drive() -> None:
 def test_a_row_that_is_missed_is_named_with_what_stands_in_the_way() -> None:
     point = row(1.0, 8, 128, 900e3, source="review.csv", place="line 7")
     far = Judged(point, BenchAnswer(600e3, 1e-3, full="dies"))
-    (said,) = misses([far], is_included=True)
+    (said,), carried = misses([far], is_included=True)
+    assert carried == []
     assert said.startswith("review.csv, line 7: randread 4 KiB 8 x 128: the fitted drive does 600,")
     assert "(-33%); dies and the time of a die limits it" in said
-    assert misses([Judged(point, BenchAnswer(860e3, 1e-3))], is_included=True) == []
+    assert misses([Judged(point, BenchAnswer(860e3, 1e-3))], is_included=True) == ([], [])
     noisy = replace(point, noise=0.15)
-    assert misses([Judged(noisy, BenchAnswer(600e3, 1e-3))], is_included=True) == []
+    assert misses([Judged(noisy, BenchAnswer(600e3, 1e-3))], is_included=True) == ([], [])
     unlike = replace(point, noise=0.6)  # of several drives, or states
-    assert misses([Judged(unlike, BenchAnswer(600e3, 1e-3))], is_included=True) == []
-    assert misses([Judged(unlike, BenchAnswer(400e3, 1e-3))], is_included=True)
+    assert misses([Judged(unlike, BenchAnswer(600e3, 1e-3))], is_included=True) == ([], [])
+    assert misses([Judged(unlike, BenchAnswer(400e3, 1e-3))], is_included=True)[0]
 
 
 def test_a_small_miss_and_flushes_beside_plain_writes_are_carried_not_refused() -> None:
     near = Judged(row(1.0, 8, 128, 900e3), BenchAnswer(720e3, 1e-3))
     plain = Judged(row(0.0, 1, 1, 40e3), BenchAnswer(40e3, 1e-3))
     synced = Judged(replace(row(0.0, 1, 1, 1e3), sync="fsync"), BenchAnswer(10e3, 1e-3))
-    assert misses([near, plain, synced], is_included=True) == []
-    assert len(misses([near, synced], is_included=True)) == 1
+    assert misses([near, plain, synced], is_included=True) == ([], [])
+    assert [len(rows) for rows in misses([near, synced], is_included=True)] == [1, 0]
     assert residual(synced).sync == "fsync"
+
+
+@pytest.mark.parametrize(
+    ("point", "iops", "is_carried"),
+    [
+        (row(0.5, 1, 32, 68e3), 200e3, True),  # a mix slower than its parts make it
+        (row(0.5, 1, 32, 68e3), 20e3, False),  # one that is faster
+        (replace(row(1.0, 1, 1, 4e3), random=False), 2e3, True),
+    ],
+)
+def test_streams_and_slow_mixes_are_carried_beside_random_rows(point, iops, is_carried):
+    rows = [Judged(row(1.0, 8, 128, 900e3), BenchAnswer(900e3, 1e-3)),
+            Judged(point, BenchAnswer(iops, 1e-3))]  # fmt: skip
+    refused, carried = misses(rows, is_included=True)
+    assert (len(refused), len(carried)) == ((0, 1) if is_carried else (1, 0))
 
 
 def points_in(folder: Path, text: str) -> tuple[list[Point], list[str]]:

@@ -14,6 +14,7 @@ from nvmesim.calibrate.drive.batch_service import (
 )
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation
 from nvmesim.calibrate.drive.large_reads import fit_large_reads, with_larger_reads
+from nvmesim.calibrate.drive.open_ceilings import SLOW_ODDS, is_slow
 from nvmesim.calibrate.drive.read_side import (
     CLEAN,
     ENOUGH,
@@ -73,8 +74,11 @@ def explained(evidence: Evidence, profile: DriveProfile) -> list[Explanation]:
         return tried
     for ceiling in _ceilings(evidence):
         begun = _with_reads(evidence, profile, ceiling) if reads else Explanation(profile)
+        if ceiling == "controller" and is_slow(reads, read=True):
+            begun = replace(begun, weight=SLOW_ODDS * begun.weight)
         if share:
-            begun = replace(begun, weight=1 - share, title="flash that others hold up")
+            weight = (1 - share) * begun.weight
+            begun = replace(begun, weight=weight, title="flash that others hold up")
         tried += _with_writes(evidence, begun)
         if begun.reads is None or begun.ceiling is None or is_stopping():
             break  # nothing but latencies, or all of it is told
@@ -234,6 +238,8 @@ def _written(
             made, lambda p: _mixes_cost(evidence, p), MODEL_ERROR**2, sources(mixes), usual
         )
     tried = begun.having(found, limit=limit, writes=found)
+    if limit == "controller" and is_slow(writes, read=False):
+        tried = replace(tried, weight=SLOW_ODDS * tried.weight)
     return replace(
         tried, profile=made, cost=tried.cost + more,
         unidentified={**tried.unidentified, **unidentified},

@@ -146,7 +146,7 @@ def _on_told_host(on_host: Callable[..., DriveFit], captured_on: str, why: str) 
     """The drive on the host that the captures tell; on none if the rows contradict that."""
     with suppress(FitError):
         fit = on_host(captured_on, None, is_named=False)
-        if not fit.misses:
+        if fit.meets_all:
             said = f"{why}: their host is taken as {captured_on}; --captured-on names it"
             return replace(fit, warnings=(said, *fit.warnings))
     return on_host(None, None)
@@ -157,15 +157,15 @@ def _on_named_host(on_host: Callable[..., DriveFit], captured_on: str) -> DriveF
     first: DriveFit | None = None
     try:
         first = on_host(captured_on, None)
-        if not first.misses:
+        if first.meets_all:
             return first
-        why = first.misses[0]
+        why = (*first.misses, *first.carried)[0]
         second = on_host(None, None)
     except FitError as error:
         if first is not None:
             return first
         second, why = on_host(None, None), str(error)
-    if first is not None and second.misses:
+    if first is not None and not second.meets_all:
         return first
     said = (
         f"the rows contradict the host {captured_on} ({why}): its time counts as the drive's; "
@@ -271,10 +271,9 @@ def _fit(
     profile = _recorded(measured, best, others, judged, beside)
     bench = usual_host(host.link) if included else host
     profile = explanations.with_threads_full(profile, bench, judged, notes)
-    return DriveFit(
-        profile, tuple(judged), tuple(dict.fromkeys(notes)), best.told,
-        misses=tuple(gate.misses(judged, included, host.clock_sd)),
-    )  # fmt: skip
+    misses, carried = map(tuple, gate.misses(judged, included, host.clock_sd))
+    said = tuple(dict.fromkeys(notes))
+    return DriveFit(profile, tuple(judged), said, best.told, misses, carried)
 
 
 def _best(
@@ -285,11 +284,15 @@ def _best(
     if evidence.limits is not None:
         evidence.notes.extend(evidence.limits.notes)
         blank = with_numbers(blank, {"limits": evidence.limits.profile})
-    first, others = chosen(explained(evidence, with_streams(blank, host, rows.plain, tell)))
+    shown = [p for p in rows.given if not p.held_out]
+    blank = with_streams(blank, host, rows.plain, tell, shown)
+    first, others = chosen(explained(evidence, blank))
     best = first
     if not first.profile.sorts:
-        beside = rows.mixes, rows.others
-        reads = rows.reads if rows.are_measured else rows.mixes
+        # of mixes alone a line for their reads must leave the writes as they were
+        reads, beside = rows.reads, (rows.mixes, rows.others)
+        if not rows.are_measured:
+            reads, beside = rows.mixes, (rows.writes, rows.others)
         (best, _), *likely = smaller(first, host, reads, rows.writes, beside, tell)
         others = others if best is first else likely
     profile = best.profile

@@ -38,15 +38,24 @@ IN_THE_WAY: Final = {
 }  # fmt: skip
 
 
-def misses(judged: Sequence[Judged], is_included: bool, clock_sd: float = 0.0) -> list[str]:
+def misses(
+    judged: Sequence[Judged], is_included: bool, clock_sd: float = 0.0
+) -> tuple[list[str], list[str]]:
     """One line for each fitted row that the drive misses: by how much, by which number, what helps.
+
+    The second list has rows for which others need not be refused: predictions of their kind move by
+    what they were missed by, and no others do. They are mixes that are slower than reads and writes
+    alone make them, which is no number of one row, and streams beside random rows: how far a drive
+    reads ahead, and merges what is written in order, is its own.
 
     *is_included*: the host is in the profile, so that a row of a full thread is none of the drive.
     Of a host it is known as well as *clock_sd* what a thread does. Rows with flushes beside rows
     without are none either: journals and merging are the host's. Nor are rows beside another load:
     what reads and writes do to each other is no number of one row.
     """
-    found = []
+    found: list[str] = []
+    carried: list[str] = []
+    has_random = any(j.used and j.point.random for j in judged)
     is_plain = any(not j.point.sync for j in judged if j.point.read_fraction == 0)
     for j in judged:
         p, off = j.point, j.residual["iops"]
@@ -57,9 +66,12 @@ def misses(judged: Sequence[Judged], is_included: bool, clock_sd: float = 0.0) -
         noise = max(p.noise, clock_sd if p.is_cpu_bound else 0.0)
         if abs(log(1 + off)) <= max(log(1 + GROSS), min(NOISES * noise, log(MOST_NOISE))):
             continue
-        found.append(f"{p.where}: the fitted drive does {j.answer.iops:,.0f} IOPS ({off:+.0%})"
-                     f"{_limiting_parameter(j)}")  # fmt: skip
-    return found
+        is_carried = (0 < p.read_fraction < 1 and off > 0) or (has_random and not p.random)
+        (carried if is_carried else found).append(
+            f"{p.where}: the fitted drive does {j.answer.iops:,.0f} IOPS ({off:+.0%})"
+            f"{_limiting_parameter(j)}"
+        )
+    return found, carried
 
 
 def missed_means(source: str, write: Bools, measured_s: Floats, model_s: Floats) -> list[str]:
@@ -91,10 +103,9 @@ def _limiting_parameter(j: Judged) -> str:
         return (
             f"; {full} limits it; a row that determines that, or a fit without this one, would help"
         )
-    kind = "mix" if 0 < j.point.read_fraction < 1 else j.point.op
     return (
-        f"; nothing that the model knows slows a {kind} so; was the drive disturbed, filled or "
-        "throttled? Repeat the row, or leave it out"
+        f"; nothing that the model knows slows a {j.point.op} so; was the drive disturbed, filled "
+        "or throttled? Repeat the row, or leave it out"
     )
 
 

@@ -1,6 +1,7 @@
 """Ceilings that no row shows, as the data sheet of the drive has them, or those of its like."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.datasheet import Expected
+from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import Link
 
 SHEET_CEILING: Final = {
@@ -32,6 +34,8 @@ CAPPED: Final = 0.3
 Assumed: most volumes are bought for more than a few requests use."""
 COMMAND: Final = 4096
 """Size of the requests of `SHEET_CEILING`."""
+SMALL, DEEP = 8192, 16
+"""Bytes up to which, and requests in flight of a drive from which on a row tells requests/s."""
 FURTHEST: Final = 3.0
 """Such deviations that a drive may be above all data sheets. Assumed."""
 
@@ -164,6 +168,35 @@ SHEET_BANDWIDTH: Final = {True: (0.84, 0.3), False: (0.51, 0.5)}
 of its logarithm, for reads (true) and writes. Source: data sheets of 39 drives of Gen3 to Gen5
 (reads: 0.41 to 0.95, 0.17), and of 36 (writes: 0.19 to 0.89, 0.34); both with some doubt more, as
 `SHEET_CEILING`."""
+
+
+SLOW: Final = 25e3
+"""Small requests/s at depth below which a device is a disk, a remote volume or behind a bridge."""
+SLOW_BANDWIDTH: Final = Expected(165e6, 0.7)
+"""Sequential bytes/s of such a device. Source: three disks (52 to 275 MB/s), four volumes of clouds
+(125 to 358), a bridge (371), a nearly full QLC drive (45), `calibration/held-out`."""
+
+SLOW_ODDS: Final = 4.0
+"""Factor on the weight of a ceiling of requests, beside one of bytes, of such a device. By the same
+sources: larger requests moved 5 to 150 times the bytes of small ones, but for the QLC drive."""
+
+
+def is_slow(points: Sequence[Point], *, read: bool) -> bool:
+    """True if deep, small, random rows of *points* are of a slow device, by *read* or write.
+
+    Where no row is of writes, slow reads tell.
+
+    >>> rows = [Point("", 0.0, True, 4096, 1, 256, 2998.0, None)]
+    >>> is_slow(rows, read=False), is_slow(rows, read=True)
+    (True, False)
+    """
+    rates = {share: [
+        p.iops / p.targets for p in points
+        if p.read_fraction == share and p.random and p.block_size <= SMALL
+        and p.outstanding >= DEEP * p.targets and not (p.sync or p.rate or p.is_cpu_bound)
+    ] for share in (0.0, 1.0)}  # fmt: skip
+    rate = max(rates[float(read)] or rates[1.0], default=SLOW)
+    return rate < SLOW
 
 
 def open_bandwidth(

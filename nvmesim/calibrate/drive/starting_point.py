@@ -55,9 +55,13 @@ STREAMED: Final[dict[bool, Key]] = {True: "read_bandwidth", False: "write_bandwi
 
 
 def with_streams(
-    profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress
-) -> DriveProfile:
-    """*profile* with the bandwidths that sequential rows tell."""
+    profile: DriveProfile, host: BenchHost, points: Sequence[Point], tell: Progress,
+    given: Sequence[Point] = (),
+) -> DriveProfile:  # fmt: skip
+    """*profile* with the bandwidths that sequential rows tell; no open one is below *given* rows'.
+
+    Those are of random requests and of full threads, too.
+    """
     if profile.rounds is not None:
         return profile
     for is_read, key in STREAMED.items():
@@ -77,7 +81,8 @@ def with_streams(
                 profile = with_stream_commands(profile, rows, read=is_read)
             elif is_read:
                 profile = with_slower_streams(profile, rows, alone)
-            profile = fit_stream(profile, host, rows, key, sources(rows), lone)
+            moved = _most_moved(given, read=is_read)
+            profile = fit_stream(profile, host, rows, key, sources(rows), lone, moved)
     return _written_no_faster(profile, host, points)
 
 
@@ -143,9 +148,9 @@ def streams(points: Sequence[Point], *, read: bool) -> list[Point]:
 
 def fit_stream(
     profile: DriveProfile, host: BenchHost, points: Sequence[Point], key: Key, source: str,
-    lone_s: float = 0.0,
+    lone_s: float = 0.0, moved: float = 0.0,
 ) -> DriveProfile:  # fmt: skip
-    """Return *profile* with the bandwidth at *key* that *points* tell.
+    """Return *profile* with the bandwidth at *key* that *points* tell; *moved* bytes/s are less.
 
     A row of a request or two tells how long one takes, and not how many bytes move at most, and so
     does a row that moves few. With such rows what comes before the data is fitted too, up to
@@ -159,7 +164,8 @@ def fit_stream(
     usual, sd = SATA_BANDWIDTH[is_read], SATA_SD
     if host.link.kind == "pcie":
         stated = host.sheet.get(SHEET_KEYS[is_read])
-        usual, sd = open_ceilings.open_bandwidth(host.link, top, read=is_read, stated=stated)
+        shown = max(top, moved)
+        usual, sd = open_ceilings.open_bandwidth(host.link, shown, read=is_read, stated=stated)
         if stated:  # what the link hides is not found from above
             usual = min(usual, max(1.02 * top, SHOWN_OF_LINK * host.link.raw_bytes_per_s))
     points = [p for p in points if not _meets_commands(p, usual)] or points
@@ -171,11 +177,12 @@ def fit_stream(
     may_wait = {"pcie": lone_s > 0, "sata": is_quick}
     if waiting and may_wait.get(host.link.kind, False):
         if not is_deep:
-            parameters = [replace(width, start=usual, high=20 * usual, prior_sd=sd)]
+            low = max(width.low, moved)
+            parameters = [replace(width, start=usual, low=low, high=20 * usual, prior_sd=sd)]
         kinds = _waits(waiting) if is_read else {"write.base": waiting}
-        moved = top if is_deep else usual
+        width_then = top if is_deep else usual
         parameters += [
-            _wait(key, rows, lone_s * 1e12, moved, is_read=is_read, is_deep=is_deep)
+            _wait(key, rows, lone_s * 1e12, width_then, is_read=is_read, is_deep=is_deep)
             for key, rows in kinds.items()
         ]
 
@@ -350,18 +357,25 @@ SHEET_KEYS: Final = {True: "sequential_read", False: "sequential_write"}
 def blank_bandwidth(points: Sequence[Point], host: BenchHost, *, read: bool) -> Quantity:
     """Bandwidth to begin with, bytes/s: data sheets', and no less than what *points* move."""
     link, stated = host.link, host.sheet.get(SHEET_KEYS[read])
-    moved = max(
-        (p.iops * p.block_size * (p.read_fraction if read else 1 - p.read_fraction) / p.targets
-         for p in points), default=0.0,
-    )  # fmt: skip
-    if link.kind == "sata" and not stated:
+    moved = _most_moved(points, read=read)
+    known = stated
+    if not stated and open_ceilings.is_slow(points, read=read):
+        known = open_ceilings.SLOW_BANDWIDTH
+    if link.kind == "sata" and not known:
         return Quantity(value=max(SATA_BANDWIDTH[read], 1.05 * moved))
-    if link.kind != "pcie" and not stated:
+    if link.kind != "pcie" and not known:
         return Quantity(value=max(7e9 if read else 5e9, 2 * moved))  # the link is less
-    usual, sd = open_ceilings.open_bandwidth(link, moved, read=read, stated=stated)
+    usual, sd = open_ceilings.open_bandwidth(link, moved, read=read, stated=known)
     ends = usual * math.exp(-1.96 * sd), usual * math.exp(1.96 * sd)
     basis: Literal["datasheet", "assumed"] = "datasheet" if stated else "assumed"
     return Quantity(value=usual, low=ends[0], high=ends[1], basis=basis)
+
+
+def _most_moved(points: Sequence[Point], *, read: bool) -> float:
+    """Most bytes/s that a drive moved in a row of *points*, of reads or of writes."""
+    shares = [p.read_fraction if read else 1 - p.read_fraction for p in points]
+    moved = (p.iops * p.block_size * s / p.targets for p, s in zip(points, shares, strict=True))
+    return max(moved, default=0.0)
 
 
 SATA_SD: Final = 0.1

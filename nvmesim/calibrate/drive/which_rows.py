@@ -15,10 +15,10 @@ from nvmesim.calibrate.drive.laws import (
     shared_limit,
     unloaded_latency_s,
 )  # fmt: skip
-from nvmesim.calibrate.drive.read_side import host_ps
 from nvmesim.calibrate.drive.starting_point import SLOWEST_FLASH_S, streams_slowly
 from nvmesim.calibrate.drive.write_side import is_volatile
 from nvmesim.calibrate.points import LONE_S, Point
+from nvmesim.calibrate.stack.scaled import cycles_as_busy
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.links import Link, parse_link
 from nvmesim.errors import FitError
@@ -219,7 +219,8 @@ def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Ite
     shallow = [p for p in points if p.outstanding == 1 and p.cpu_s]
     if included or not shallow:
         return
-    named, measured = host_ps(host) / 1e12, shallow[0].cpu_s or 0.0
+    named = cycles_as_busy(host.stack, shallow[0]) / (host.ghz * 1e9)
+    measured = shallow[0].cpu_s or 0.0
     if not 0.7 < named / measured < 1.4:
         yield (
             f"{shallow[0].name}: {1e6 * measured:.3g} us of CPU a request, where "

