@@ -3,7 +3,8 @@
 A case is one drive or server of one source: its rows in ``rows.csv`` and what is known of its host
 in ``cases.toml`` (this folder). Servers say which rows are fitted (small
 configurations) and which are predicted (large ones). Single drives say nothing: `splits` fits k of
-their rows and predicts the others.
+their rows and predicts the others; but captures as people mail them (`single` in ``cases.toml``)
+say it, too.
 """
 
 from __future__ import annotations
@@ -125,6 +126,11 @@ class HeldCase:
 
     @property
     def is_server(self) -> bool:
+        """True if the rows say which are fitted, and it is no single drive."""
+        return self.has_roles and not self.facts.get("single")
+
+    @property
+    def has_roles(self) -> bool:
         """True if the rows say which are fitted."""
         return any(row.cells["role"] for row in self.rows)
 
@@ -167,12 +173,13 @@ def find_cases(names: Sequence[str] = ()) -> list[HeldCase]:
 
 def splits(case: HeldCase, usable: Sequence[HeldRow]) -> tuple[Split, ...]:
     """Return the ways in which *usable* rows of *case* are divided."""
-    found = list(_of_drive(usable)) if not case.is_server else []
+    found = list(_of_drive(usable)) if not case.has_roles else []
     is_array_of_catalog = "catalog" in case.facts and "raid_engine" in case.facts
-    if case.is_server and not is_array_of_catalog:
+    if case.has_roles and not is_array_of_catalog:
         fitted = tuple(row for row in usable if row.cells["role"] == "fit" and is_of_drive(row))
         asked = [row for row in usable if row.cells["role"] == "target"]
-        found += [Split("small rows", fitted, _thinned(asked, 2 * MOST_ASKED))] if fitted else []
+        name = "small rows" if case.is_server else "as mailed"
+        found += [Split(name, fitted, _thinned(asked, 2 * MOST_ASKED))] if fitted else []
     if "sheet" in case.facts or case.facts.get("catalog", USUAL[0]) not in USUAL:
         found += [
             replace(split, name=f"{split.name}, sheet", basis="rows, sheet")
