@@ -87,6 +87,18 @@ class AskedHost:
     notes: tuple[str, ...] = ()
 
 
+def host_parts(text: str) -> list[str]:
+    """Return stack, link and CPU that *text* names, blank where it does not; a clock is no link.
+
+    >>> host_parts("linux-libaio, 2.4 GHz")
+    ['linux-libaio', '', '2.4 GHz']
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 2 and parts[1].lower().endswith("hz"):
+        parts.insert(1, "")
+    return parts + [""] * (3 - len(parts))
+
+
 def parse_host(text: str) -> AskedHost:
     """Return the host that ``STACK[,LINK[,CPU]]`` names; InputError says what is wrong with it.
 
@@ -97,13 +109,11 @@ def parse_host(text: str) -> AskedHost:
     >>> asked.host.stack.name, str(asked.host.link), asked.notes
     ('linux-io_uring', 'pcie3 x4', ('captured on linux-io_uring: a CPU of 3 GHz is assumed',))
     """
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) == 2 and parts[1].lower().endswith("hz"):
-        parts.insert(1, "")  # a clock is no link
-    if not 1 <= len(parts) <= 3 or not parts[0]:
+    parts = host_parts(text)
+    if len(parts) > 3 or not parts[0]:
         raise InputError(f"--captured-on {text!r}: write STACK, STACK,LINK or STACK,LINK,CPU")
-    stack = cast(StackProfile, load.load("stack", parts[0]))
-    link_text, cpu_text = [*parts[1:], "", ""][:2]
+    name, link_text, cpu_text = parts
+    stack = cast(StackProfile, load.load("stack", name))
     parts_assumed = ((link_text, f"a link of {LINK}"), (cpu_text, f"a CPU of {GHZ:g} GHz"))
     notes = tuple(
         f"captured on {stack.name}: {what} is assumed" for said, what in parts_assumed if not said

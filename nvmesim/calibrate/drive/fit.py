@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from nvmesim.calibrate.asked_host import parse_host, told_host, usual_host
+from nvmesim.calibrate.asked_host import host_parts, parse_host, told_host, usual_host
 from nvmesim.calibrate.bench import BenchHost, free_host, measure
 from nvmesim.calibrate.datasheet import Sheet, read_datasheet
 from nvmesim.calibrate.drive import explanations, gate, laws, which_rows
@@ -109,8 +109,7 @@ def fit_drive(
         link = link or which_rows.least_link(points)
         fit = _on_told_host(on_host, f"{stack},{link}", why)
     elif captured_on is not None and host is None:
-        named = [part.strip() for part in captured_on.split(",")[1:2]]
-        link = link or next((part for part in named if not part.lower().endswith("hz")), None)
+        link = link or host_parts(captured_on)[1]
         fit = _on_named_host(on_host, captured_on)
     else:
         fit = on_host(captured_on, host)
