@@ -25,6 +25,11 @@ outstanding = 4
 slo = "1 ms"
 """
 
+LSCPU = (
+    "Architecture: x86_64\nCPU(s): 32\nThread(s) per core: 2\nCore(s) per socket: 16\n"
+    "Socket(s): 1\nModel name: Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz\n"
+)
+
 
 class Page:
     """What the page does: it asks below its address, and says where it comes from."""

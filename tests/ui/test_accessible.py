@@ -3,14 +3,10 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.ui.conftest import SMALL
+from tests.ui.conftest import LSCPU, SMALL
 
 pytestmark = pytest.mark.browser
 LONG_MS = 120_000
-LSCPU = (
-    "Architecture: x86_64\nCPU(s): 32\nThread(s) per core: 2\nCore(s) per socket: 16\n"
-    "Socket(s): 1\nModel name: Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz\n"
-)
 
 
 @pytest.fixture(params=[("light", 1600), ("dark", 800)], ids=["light", "dark"])
@@ -49,6 +45,26 @@ def arrived(tab, css, place="answer"):
     assert not problem.is_visible(), problem.inner_text()
 
 
+def give(tab, text, name="x.toml"):
+    """Choose a file of *text* where designs are loaded."""
+    tab.locator("#load").set_input_files(
+        {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
+    )
+
+
+def describe(tab):
+    """Paste a dump on the Server page, and wait for its scenario."""
+    tab.get_by_label("Output 1").fill(LSCPU)
+    tab.get_by_role("button", name="Describe").click()
+    tab.get_by_role("button", name="Open in Design").wait_for()
+
+
+def look_for_a_drive(tab):
+    """Open the list of drives of the Design page."""
+    tab.locator('[id="c-drives.profile"]').click()
+    tab.locator('[id="l-drives.profile"] [role=option]').first.wait_for()
+
+
 def drawn(tab):
     tab.wait_for_function(
         "() => { const all = document.querySelectorAll('main .chart'); return all.length > 0 &&"
@@ -62,8 +78,7 @@ def test_design(tab, page):
     drawn(tab)
     tab.locator("details summary").first.click()
     assert found(tab) == []
-    tab.locator('[id="c-drives.profile"]').click()
-    tab.locator('[id="l-drives.profile"] [role=option]').first.wait_for()
+    look_for_a_drive(tab)
     assert found(tab) == []
 
 
@@ -87,10 +102,7 @@ def test_compare(tab, page):
     tab.goto(f"{page.address}compare")
     assert found(tab) == []
     for depth in (4, 8):
-        text = SMALL.replace("outstanding = 4", f"outstanding = {depth}")
-        tab.locator("#load").set_input_files(
-            {"name": "x.toml", "mimeType": "text/plain", "buffer": text.encode()}
-        )
+        give(tab, SMALL.replace("outstanding = 4", f"outstanding = {depth}"))
         tab.locator("#designs li").nth(depth // 4 - 1).wait_for()
     answered(tab, "Compare")
     drawn(tab)
@@ -108,9 +120,7 @@ def test_choose(tab, page):
 
 def test_server(tab, page):
     tab.goto(f"{page.address}server")
-    tab.get_by_label("Output 1").fill(LSCPU)
-    tab.get_by_role("button", name="Describe").click()
-    tab.get_by_role("button", name="Open in Design").wait_for()
+    describe(tab)
     assert found(tab) == []
 
 

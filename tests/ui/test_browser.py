@@ -8,9 +8,10 @@ import pytest
 
 from nvmesim.ui.answer import designs_in
 from tests.ui.conftest import SMALL
-from tests.ui.test_accessible import arrived
+from tests.ui.test_accessible import arrived, give
 
 pytestmark = pytest.mark.browser
+expect = pytest.importorskip("playwright.sync_api").expect
 LONG_MS = 120_000
 FIO = Path(__file__).parents[1] / "cli" / "data" / "qd4.json"
 CAPTURE = "op,block_size,jobs,iodepth,iops,lat_mean_us\n" + "\n".join(
@@ -37,15 +38,33 @@ def tab(chromium, page):
     assert [url for url in asked if not url.startswith(own)] == []
 
 
+def outstanding(tab, depth):
+    number = tab.get_by_label("Outstanding per thread, as a number")
+    number.fill(depth)
+    number.press("Enter")
+
+
+def report(tab):
+    """The text of the report that is downloaded."""
+    with tab.expect_download() as saved:
+        tab.get_by_role("button", name="Download report").click()
+    return saved.value.path().read_text("utf-8")
+
+
+def overflow(tab):
+    """Pixels by which the page is wider than the window."""
+    return tab.evaluate(
+        "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+
+
 def settled(tab):
     arrived(tab, "#answer:not(.old) .slow:not(.old)")
     return tab.locator("#answer .cards").inner_text()
 
 
-def load(tab, text, name="design.toml"):
-    tab.locator("#load").set_input_files(
-        {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
-    )
+def load(tab, text):
+    give(tab, text)
     # no promise of the page: those are waited for without an end
     tab.wait_for_function("(text) => document.getElementById('toml').value === text", arg=text)
 
@@ -53,8 +72,7 @@ def load(tab, text, name="design.toml"):
 def test_a_design_session(tab):
     load(tab, SMALL)
     before = settled(tab)
-    tab.get_by_label("Outstanding per thread, as a number").fill("16")
-    tab.get_by_label("Outstanding per thread, as a number").press("Enter")
+    outstanding(tab, "16")
     tab.locator("#answer .wait").first.wait_for()
     assert settled(tab) != before
     assert "outstanding = 16" in tab.locator("#toml").input_value()
@@ -66,9 +84,7 @@ def test_a_design_session(tab):
     with tab.expect_download() as saved:
         tab.get_by_role("button", name="Download TOML").click()
     assert "outstanding = 16" in saved.value.path().read_text("utf-8")
-    with tab.expect_download() as report:
-        tab.get_by_role("button", name="Download report").click()
-    assert "one drive" in report.value.path().read_text("utf-8")
+    assert "one drive" in report(tab)
 
 
 def test_a_reload_and_a_link_bring_the_design_back(tab, chromium):
@@ -110,16 +126,13 @@ def test_bad_files_are_a_sentence_and_nothing_is_lost(tab):
         ("x.toml", 'drives = [{ profile = "/etc/passwd.toml" }]', "opens no files"),
         ("large.toml", "#" * 300_000, "larger than 256 KiB"),
     ):
-        tab.locator("#load").set_input_files(
-            {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
-        )
+        give(tab, text, name)
         tab.get_by_role("alert").filter(has_text=said).wait_for()
         assert tab.locator("#toml").input_value() == SMALL
         assert tab.locator("#answer .cards").is_visible()
 
 
 def test_the_fields_of_a_goal_and_its_toml_are_one(tab):
-    expect = pytest.importorskip("playwright.sync_api").expect
     tab.get_by_role("link", name="Choose").click()
     tab.wait_for_url("**/choose")  # until it is loaded no script hears what is chosen
     toml, limit = tab.locator("#goal"), tab.locator('[data-key="constraints/p99"] input')
@@ -230,11 +243,8 @@ def test_pasted_rows_of_a_server_are_explained_on_a_phone(tab, page):
     arrived(tab, "#answer table .off")
     assert tab.locator("#answer table").first.locator("tbody tr").count() == 2
     assert tab.locator("#answer dl").count() >= 1
-    wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert tab.evaluate(wide) == 0
-    with tab.expect_download() as report:
-        tab.get_by_role("button", name="Download report").click()
-    assert "nvmesim diagnose" in report.value.path().read_text("utf-8")
+    assert overflow(tab) == 0
+    assert "nvmesim diagnose" in report(tab)
 
 
 def test_a_capture_is_dropped_and_the_server_checked(tab, page):
@@ -252,9 +262,7 @@ def test_a_capture_is_dropped_and_the_server_checked(tab, page):
     row.filter(has_text="qd4").wait_for()
     assert row.count() == 1
     assert "Measured 20k IOPS" in tab.locator("#answer").inner_text()
-    with tab.expect_download() as report:
-        tab.get_by_role("button", name="Download report").click()
-    assert "qd4" in report.value.path().read_text("utf-8")
+    assert "qd4" in report(tab)
 
 
 @pytest.mark.parametrize("width", [390, 800, 1400])
@@ -264,8 +272,7 @@ def test_nothing_is_wider_than_the_window(tab, page, width):
         tab.goto(f"{page.address}{name}")
         if name == "design":
             tab.locator("#answer .cards").wait_for()
-        wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert tab.evaluate(wide) == 0, name
+        assert overflow(tab) == 0, name
 
 
 def test_the_keyboard_goes_through_in_the_order_of_the_page(tab):
@@ -314,8 +321,7 @@ def test_nothing_narrow_is_shown_before_the_interval_is_known(tab):
           new MutationObserver(look).observe(place, { childList: true, subtree: true });
         }"""
     )
-    tab.get_by_label("Outstanding per thread, as a number").fill("16")
-    tab.get_by_label("Outstanding per thread, as a number").press("Enter")
+    outstanding(tab, "16")
     tab.wait_for_function("() => window.states.some(([waits]) => waits)")
     settled(tab)
     states = tab.evaluate("() => window.states")
@@ -333,7 +339,6 @@ def test_a_part_is_found_by_its_name(tab):
     assert offered.count() == 1
     assert "pcie5 x4" in offered.inner_text()
     picker.press("Enter")
-    expect = pytest.importorskip("playwright.sync_api").expect
     expect(tab.locator("#toml")).to_have_value(re.compile("samsung-pm1743-15.36tb"))
     assert picker.input_value() == "Samsung PM1743"
     tab.locator('[id="c-server.platform"]').fill("r760")
@@ -342,13 +347,11 @@ def test_a_part_is_found_by_its_name(tab):
 
 
 def test_back_and_undo_are_designs(tab):
-    expect = pytest.importorskip("playwright.sync_api").expect
     load(tab, SMALL)
     toml = tab.locator("#toml")
     for value in ("16", "64"):
         tab.wait_for_timeout(1100)  # what follows within a second is one step
-        tab.get_by_label("Outstanding per thread, as a number").fill(value)
-        tab.get_by_label("Outstanding per thread, as a number").press("Enter")
+        outstanding(tab, value)
         expect(toml).to_have_value(re.compile(f"outstanding = {value}"))
     tab.get_by_role("button", name="Undo").click()
     expect(toml).to_have_value(re.compile("outstanding = 16"))
@@ -359,7 +362,6 @@ def test_back_and_undo_are_designs(tab):
 
 
 def test_clearing_a_rate_keeps_the_threads(tab):
-    expect = pytest.importorskip("playwright.sync_api").expect
     load(tab, SMALL.replace("threads = 1", "threads = 3"))
     rate = tab.get_by_label("Fixed rate")
     rate.fill("10k/s")
@@ -374,8 +376,7 @@ def test_typed_toml_is_not_overwritten_and_a_broken_link_is_said(tab):
     load(tab, SMALL)
     tab.get_by_text("The scenario (TOML)").click()
     tab.locator("#toml").fill("# by hand")
-    tab.get_by_label("Outstanding per thread, as a number").fill("16")
-    tab.get_by_label("Outstanding per thread, as a number").press("Enter")
+    outstanding(tab, "16")
     settled(tab)
     assert tab.locator("#toml").input_value() == "# by hand"
     other = tab.context.new_page()
@@ -423,7 +424,6 @@ def test_a_change_that_would_help_is_applied(tab):
     settled(tab)
     assert "<button" not in tab.locator("#answer").inner_text()
     tab.get_by_role("button", name="Apply: 8 md workers").click()
-    expect = pytest.importorskip("playwright.sync_api").expect
     expect(tab.locator("#toml")).to_have_value(re.compile("group_thread_cnt = 8"), timeout=LONG_MS)
 
 

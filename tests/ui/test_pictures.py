@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.ui.conftest import SMALL
-from tests.ui.test_accessible import LSCPU, answered, arrived, drawn
+from tests.ui.test_accessible import (
+    answered,
+    arrived,
+    describe,
+    drawn,
+    give,
+    look_for_a_drive,
+)
 
 pytestmark = pytest.mark.browser
 LONG_MS = 240_000
@@ -70,14 +77,8 @@ def opened(chromium, page):
         context.close()
 
 
-def load(tab, text):
-    tab.locator("#load").set_input_files(
-        {"name": "x.toml", "mimeType": "text/plain", "buffer": text.encode()}
-    )
-
-
 def design(tab):
-    load(tab, SMALL)
+    give(tab, SMALL)
     expect = pytest.importorskip("playwright.sync_api").expect
     expect(tab.locator("#toml")).to_have_value(re.compile("one drive"))
     arrived(tab, "#answer:not(.old) .slow:not(.old)")
@@ -87,8 +88,7 @@ def design(tab):
 
 def picker(tab):
     design(tab)
-    tab.locator('[id="c-drives.profile"]').click()
-    tab.locator('[id="l-drives.profile"] [role=option]').first.wait_for()
+    look_for_a_drive(tab)
 
 
 def sheet(tab):
@@ -97,16 +97,10 @@ def sheet(tab):
 
 def compared(tab):
     for count in (1, 2):
-        load(tab, SMALL.replace("[[drives]]", f"[[drives]]\ncount = {count}"))
+        give(tab, SMALL.replace("[[drives]]", f"[[drives]]\ncount = {count}"))
         tab.locator("#designs li").nth(count - 1).wait_for()
     answered(tab, "Compare")
     drawn(tab)
-
-
-def described(tab):
-    tab.get_by_label("Output 1").fill(LSCPU)
-    tab.get_by_role("button", name="Describe").click()
-    tab.get_by_role("button", name="Open in Design").wait_for()
 
 
 STATES = {
@@ -117,7 +111,7 @@ STATES = {
     "drive": ("drive", sheet, {}),
     "compare": ("compare", compared, {}),
     "choose": ("choose", lambda tab: None, {}),
-    "server": ("server", described, {}),
+    "server": ("server", describe, {}),
 }
 
 
