@@ -25,7 +25,6 @@ from nvmesim.catalog.quantity import with_numbers
 from nvmesim.errors import ScenarioError
 from nvmesim.measure.groups import GroupStats
 from nvmesim.model.drive import PAGE_PS
-from nvmesim.model.lower import lower
 from nvmesim.network.distributions import (
     Stop,
     gamma_quantiles,
@@ -39,7 +38,6 @@ from nvmesim.rng import table_levels
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
-from tests.engines.test_equality import assert_complete_alike
 from tests.servers import bare, one_server
 
 DRIVE = (Path(__file__).parent / "data" / "k5.toml").read_text("utf-8")
@@ -115,11 +113,6 @@ def test_reads_wait_behind_saturated_writes_where_they_share_the_queue(tmp_path:
     assert shared["R"] - passed == pytest.approx(waits.mean(), rel=0.05)
 
 
-def test_both_engines_complete_every_request_alike(tmp_path: Path) -> None:
-    asked = scenario(tmp_path, writes(150e3), *PROBES, queue="queue = 20")
-    assert_complete_alike(lower(resolve(asked)).network, 8_000)
-
-
 SYNCED = (Path(__file__).parent / "data" / "dell32.toml").read_text("utf-8")
 SAFE = SYNCED.replace("volatile = true", "").replace("flush_serial", "# ")
 
@@ -185,19 +178,6 @@ def test_linux_flushes_no_drive_with_capacitors(tmp_path: Path, load: dict[str, 
     found = run(tmp_path, 4, drive=SAFE, **load)
     assert found.sync.mean < 3e-6
     assert [m.writes_per_request for m in found.members] == pytest.approx([1.0], abs=0.01)
-
-
-@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
-@pytest.mark.parametrize(
-    "volume", [None, *({"raid": raid} for raid in ("raid0", "raid1", "raid10"))], ids=str
-)
-def test_both_engines_complete_every_flush_alike(
-    tmp_path: Path, filesystem: str, volume: dict[str, str] | None
-) -> None:
-    asked = synced(
-        tmp_path, 12, fsync=2, filesystem=filesystem, volume=volume, count=2 if volume else 1
-    )
-    assert_complete_alike(lower(resolve(asked)).network, 1_500)
 
 
 def rises(table: np.ndarray) -> bool:

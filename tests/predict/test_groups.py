@@ -59,16 +59,6 @@ def test_shares_above_are_those_of_the_requests_file(tmp_path):
     assert late.time_above == 1.0
 
 
-def test_both_engines_say_the_same():
-    limits = {"iops": "20k/s", "burst": "5 ms"}
-    groups = ({"name": "a", "rate": "30k/s", "threads": 2, "limits": limits,
-               "bursts": {"on": "5 ms", "off": "15 ms", "quiet": 0.1}},
-              {**WEB, "outstanding": 2})  # fmt: skip
-    one, two = (run(*groups, requests=3000, engine=e) for e in ("compiled", "simpy"))
-    assert one.to_json()["groups"] == two.to_json()["groups"]
-    assert one.to_json()["over_time"] == two.to_json()["over_time"]
-
-
 @pytest.mark.parametrize(
     ("limits", "iops"),
     [

@@ -5,14 +5,12 @@ import json
 import pytest
 
 import nvmesim as ns
-from nvmesim.catalog.load import names
 from nvmesim.cli.main import run_command
 from nvmesim.errors import GeometryError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.raid.volumes import DRIVE, ready_for
 
-ENGINES = names("raid-engine")
 STRIPS_KIB = {
     3: 64, 4: 32, 5: 128, 6: 64, 7: 128, 8: 16, 9: 128, 10: 64, 11: 128, 12: 32, 13: 128, 14: 64,
     15: 128, 16: 8, 17: 128, 18: 64, 19: 128, 20: 32, 21: 128, 22: 64, 23: 128, 24: 16,

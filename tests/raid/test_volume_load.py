@@ -7,7 +7,6 @@ import pytest
 
 from nvmesim.catalog.load import get
 from nvmesim.cli.main import run_command
-from nvmesim.engine.reference.engine import ReferenceEngine
 from nvmesim.errors import GeometryError, ScenarioError
 from tests.raid.volumes import ready_for, scenario, simulated
 from tests.servers import bare
@@ -15,9 +14,6 @@ from tests.servers import bare
 RAID5 = {"raid": "raid5", "chunk": "64 KiB"}
 LOST = {**RAID5, "degraded": [1]}
 ALONE = {"threads": 1, "outstanding": 1, "read": 0.0}
-# the command itself as short as a write's acknowledgement: what is waited for is the dies
-VOLATILE = {"extends": "samsung-980pro-1tb", "write": {"flush": "12.28 us"}}
-MIB = 1 << 20
 
 
 def run(volume, load=None, requests=20_000, **more):
@@ -100,43 +96,6 @@ def test_spares_that_are_too_small_and_members_that_stay_missing():
     volume = ready_for({"raid": "raid6", "degraded": [0, 3], "rebuild": True}, count=6)
     found = volume.scenario.volumes[0]
     assert (found.rebuilding, found.degraded) == (0, (3,))
-
-
-SMALL = {"threads": 2, "outstanding": 2}
-FLUSHING = [{"profile": VOLATILE, "count": 4}]
-AGREE = {
-    **{
-        f"{level} rebuilds": ({"raid": level, "chunk": "64 KiB", "degraded": [1], "rebuild": True},
-                              SMALL, {})
-        for level in ("raid5", "raid6", "raid1", "raid10")
-    },
-    "write-back cache": ({**RAID5, "engine": "hardware-raid"}, SMALL, {}),
-    "stripe cache": ({**RAID5, "stripe_cache": 17}, {"threads": 2, "outstanding": 32, "read": 0.0},
-                     {}),
-    "raidz": ({"raid": "raidz1"}, {"threads": 4, "outstanding": 2}, {}),
-    "records of 16 KiB": ({"raid": "zfs-mirror", "recordsize": "16 KiB"},
-                          {"threads": 4, "outstanding": 2}, {}),
-    "fsync": (RAID5, {**ALONE, "fsync": 2}, {"drives": FLUSHING}),
-    "fsync at a rate": (RAID5, {**ALONE, "outstanding": None, "rate": "2k/s", "fsync": 1},
-                        {"drives": FLUSHING}),
-    "dsync": (RAID5, {**ALONE, "sync": "dsync"}, {"drives": FLUSHING}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", AGREE)
-def test_both_engines_agree(case):
-    volume, load, more = AGREE[case]
-    ready = ready_for(volume, load, **more)
-    network = ready.lowered.network
-    found = []
-    for engine in (ready.make, ReferenceEngine):
-        run = engine(network, seed=5)
-        found.append(run.advance(1_500 if "raidz" in case or "records" in case else 300, 1 << 60))
-    compiled, simpy = found
-    assert compiled.end_ps == simpy.end_ps
-    for name in ("histogram", "alternatives", "syncs"):
-        np.testing.assert_array_equal(getattr(compiled, name), getattr(simpy, name))
-    assert (compiled.syncs.sum() > 0) == ("fsync" in case)
 
 
 MANY_WORKERS = {"engine": {"extends": "linux-md", "rows": {"shared": 0}}, "group_thread_cnt": 32}
