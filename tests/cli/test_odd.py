@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from nvmesim.cli import output
 from nvmesim.cli.main import run_command
-from nvmesim.cli.output import to_text
 from nvmesim.files import written
 from tests.cli.conftest import SMALL
 from tests.cli.test_commands import FIO
@@ -71,11 +69,6 @@ def test_ctrl_c_is_noted_on_the_main_thread_only():
     thread.start()
     thread.join()
     assert inside == [False]
-
-
-def test_json_of_numbers_that_are_not_pythons():
-    value = {"n": np.int64(3), "x": np.float64("inf"), "list": (np.float32(0.5),), "p": Path("a")}
-    assert json.loads(to_text(value)) == {"n": 3, "x": None, "list": [0.5], "p": "a"}
 
 
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):

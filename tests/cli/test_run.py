@@ -109,20 +109,6 @@ def test_a_load_without_steady_state_exits_with_one(nvmesim, scenario):
     assert answer["bottleneck"]["backlog_per_s"] > 0
 
 
-@pytest.mark.parametrize("option", OPTIONS_THAT_WRITE)
-def test_no_file_is_left_by_a_failure(nvmesim, scenario, tmp_path, monkeypatch, option):
-    from nvmesim.errors import DeadlockError
-
-    def fail(*args, **kwargs):
-        raise DeadlockError("deadlock: 3 requests wait")
-
-    monkeypatch.setattr(sys.modules["nvmesim.predict.simulate"], "simulate", fail)
-    said = nvmesim("run", scenario, option, tmp_path / "out")
-    assert said.code == 2
-    assert said.err == "nvmesim: deadlock: 3 requests wait\n"
-    assert leftovers(tmp_path) == ["one.toml"]
-
-
 def test_a_report_is_written_even_if_nobody_reads_the_answer(scenario, tmp_path):
     command = [
         *(sys.executable, "-c", "from nvmesim.cli import main; main()"),

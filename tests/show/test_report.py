@@ -120,14 +120,6 @@ def test_bare_results_have_a_page_and_notebooks_a_fragment():
 
 
 @pytest.mark.browser
-def test_the_page_draws_every_chart_and_asks_for_nothing(browser, plain_page):
-    seen = browser(plain_page)
-    assert len(re.findall(r'<svg [^>]*class="marks"', seen.dom)) == 6
-    assert "Error" not in body(seen.dom)
-    assert not seen.console
-
-
-@pytest.mark.browser
 def test_hostile_texts_do_nothing_in_a_browser(browser, hostile_page):
     # `alert` would block the page; an error handler would leave a mark in the DOM.
     seen = browser(hostile_page)
