@@ -1,7 +1,6 @@
 """Each warning of a calibration: a capture that deserves it gets it, and one that does not, not."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from nvmesim.model.lowered import IN_WORDS
 from tests.calibrate.bench import drive, fio_json, host, simulated, stack
 from tests.calibrate.written import requests_of, slow_writer, write_blkparse
 
-Write = Callable[[Path], None]
 DEPTH_1 = Point("qd1", 1.0, True, 4096, 1, 1, 12.5e3, 8e-5, {50.0: 7.9e-5, 99.0: 1e-4}, count=10**5)
 
 

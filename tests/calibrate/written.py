@@ -12,8 +12,6 @@ from nvmesim.engine.compiled.engine import CompiledEngine
 from nvmesim.model.lower import lower
 from nvmesim.scenario.resolved import Drive, ResolvedScenario, Socket, Target, WorkloadGroup
 
-US = 1e6
-
 
 def known_drive(**update: object) -> DriveProfile:
     """A drive of 48 dies with writes and no host, which takes what waits in order, as fits do."""

@@ -13,8 +13,6 @@ from nvmesim.capture.capture import Latency, Measurement, Op, OpResult
 from nvmesim.capture.registry import read_capture
 from tests.capture.contract import DATA, read_text, refused, sample
 
-MIB = 2**20
-
 
 def figures(m: Measurement, op: Op) -> tuple[float, float, float | None]:
     """IOPS, bytes/s and mean latency in us."""
