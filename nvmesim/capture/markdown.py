@@ -16,6 +16,8 @@ ONE_THREAD: Final = "one-thread"
 """Code of the warning that a table names a depth and no threads."""
 _RULE: Final = re.compile(r"[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|)+(?:[ \t]*:?-{2,}:?)?[ \t]*")
 _NOTHING: Final = re.compile(r"(?:n/?a|none|[-–—?]*)", re.I)
+_RESULT: Final = re.compile(r"[0-9.,]+ ?([KM]?) ?IOPS|[0-9.,]+ ?[KMGT]i?B(?:/s|ps)", re.I)
+"""A cell that says what it is, in a column of results"""
 _THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _BYTES: Final = re.compile(r"([0-9.]+)\s*([KMGT])(i?)B(?:/s|ps)?", re.I)
 _RATE_WORDS: Final = ("bandwidth", "bw", "throughput", "speed", "mibps", "mbps", "gibps", "gbps")
@@ -108,9 +110,10 @@ def _column(name: str) -> _Column | None:
 
 
 def _row(columns: list[_Column | None], cells: list[str]) -> dict[str, str]:
-    words = " ".join(cell for kind, cell in zip(columns, cells, strict=True) if kind is None)
+    known = [kind or _of_result(cell) for kind, cell in zip(columns, cells, strict=True)]
+    words = " ".join(cell for kind, cell in zip(known, cells, strict=True) if kind is None)
     row = {"name": words, **_told(words)} if words else {}
-    for kind, cell in zip(columns, cells, strict=True):
+    for kind, cell in zip(known, cells, strict=True):
         if kind is None or _NOTHING.fullmatch(cell):
             continue
         cell = _THOUSANDS.sub("", cell)
@@ -123,12 +126,19 @@ def _row(columns: list[_Column | None], cells: list[str]) -> dict[str, str]:
                 scale = base ** (" KMGT".index(moved[2].upper()))
                 row.setdefault("bw_mb_s", f"{float(moved[1]) * scale / 1e6:.9g}")
         elif kind.name == "iops" or kind.unit:
+            cell = re.sub(r" ?IOPS$", "", cell, flags=re.I)
             row.setdefault(kind.name, cell + ("" if cell[-1:].isalpha() else kind.unit))
         else:
             row[kind.name] = cell
     if "iops" in row and len(row.get("bw_mb_s", "").replace(".", "").lstrip("0")) < 3:
         row.pop("bw_mb_s", None)
     return row
+
+
+def _of_result(cell: str) -> _Column | None:
+    """What *cell* is where it says so itself: "~150k IOPS", "71.42 MB/s"; else None."""
+    found = _RESULT.fullmatch(cell)
+    return found and _Column("bw_mb_s" if found[1] is None else "iops")
 
 
 def _told(words: str) -> dict[str, str]:
@@ -142,6 +152,8 @@ def _told(words: str) -> dict[str, str]:
         found["op"] = f"{access}rw:{read:g}"
     elif access is not None and (reads or writes):
         found["op"] = access + ("rw" if reads and writes else "read" if reads else "write")
+    if "iozone" in low:  # a process of it has one request at a time
+        found["iodepth"] = "1"
     for name, pattern in (("block_size", _SIZE), ("jobs", _THREADS), ("iodepth", _DEPTH)):
         if match := pattern.search(low):
             found[name] = "".join(filter(None, match.groups()))

@@ -276,3 +276,36 @@ def test_a_report_without_its_banner_is_known_by_its_namesake(
     _, found = capture.measurements
     assert found.conditions.access == access
     assert has(capture.warnings, INHERITED) == (access is not None)
+
+
+SUM = "{word}READ: bw=400MiB/s (419MB/s), 400MiB/s-400MiB/s (419MB/s-419MB/s), {rest}"
+REST = "io=23.4GiB (25.2GB), run=60001-60001msec\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "word", "jobs"),
+    [
+        (BANNER, "   ", 2),
+        (BANNER.partition("...")[0], "RANDOM ", None),
+        (REPORT.partition("\n")[0] + "\n", "  ", 2),
+    ],
+    ids=["starting", "script", "head"],
+)
+def test_sums_below_a_banner_are_of_its_load(
+    above: str, word: str, jobs: int | None, tmp_path: Path
+) -> None:
+    """What is left of a report that was searched for its sums, or printed by a script."""
+    banner = "" if above.startswith("j: (g=0)") else BANNER.partition("...")[0]
+    capture = read(banner + above + SUM.format(word=word, rest=REST), tmp_path)
+    (m,) = capture.measurements
+    c = m.conditions
+    assert (c.access, c.block_size, c.jobs, c.iodepth) == ("random", 4096, jobs, 8)
+    assert m.label == "j"
+    assert m.ops["read"].iops == pytest.approx(400 * 256, rel=ROUNDED)
+    assert has(m.warnings, TRIMMED)
+
+
+def test_sums_of_several_jobs_without_their_reports_are_refused(tmp_path: Path) -> None:
+    heads = "".join(REPORT.partition("\n")[0].replace("j:", f"{n}:") + "\n" for n in "jk")
+    with pytest.raises(CaptureError):
+        read(BANNER + heads + SUM.format(word="", rest=REST), tmp_path)

@@ -264,6 +264,19 @@ rand_wr | 64 KiB | 16 | 100 MiB/s
     assert slow.iops == pytest.approx(1600)
 
 
+def test_cells_of_markdown_may_say_what_they_are(tmp_path: Path) -> None:
+    """A column of results has rates and bandwidths; a process of iozone has one in flight."""
+    text = """| Test | Result |
+| --- | --- |
+| 4k random write, QD16 | ~90k IOPS |
+| iozone 1M sequential read | 524.288 MB/s |
+| 4k random read | see below |
+"""
+    write, read = read_text(text, tmp_path).measurements
+    assert (write.conditions.iodepth, write.ops["write"].iops) == (16, 90_000)
+    assert (read.conditions.outstanding, read.ops["read"].iops) == (1, 500)
+
+
 def test_a_table_in_markdown_that_names_no_operation_is_refused(tmp_path: Path) -> None:
     assert "line 3: has no op" in refused("|depth|IOPS|\n|--|--|\n|8|10.2k|\n", tmp_path)
 

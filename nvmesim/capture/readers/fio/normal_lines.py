@@ -43,7 +43,7 @@ _KINDS: Final = {
     "target": (r"latency\s*:\s*target=", r".*\bdepth=\d+\s*"),
     "group": (r"Run status group \d{1,9}\b", None),
     "sum": (
-        r"(?:READ|WRITE|TRIM|MIXED)\s*:\s*(?:bw|io)=",
+        r"(?:[A-Z]{1,20} )?(?:READ|WRITE|TRIM|MIXED)\s*:\s*(?:bw|io)=",
         r".*(?:run=\d+-\d+msec|m\w\w?t=\d+msec).*",
     ),
     "drives": (r"Disk stats", None),

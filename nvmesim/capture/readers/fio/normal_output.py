@@ -46,7 +46,7 @@ from nvmesim.warning import Warning
 _SNIFF: Final = re.compile(
     r"^[^\n\"]{1,300}?: \(groupid=\d+,"
     r"|^[^\n\":]{0,60}?\b(?:read|write)[ \t]*: ?(?:IOPS=[^\n]*\bBW=|io=[^\n]*\biops=)"
-    r"|^[ \t]*(?:READ|WRITE):\s*(?:bw=[^\n]*|io=[^\n]*\baggrb=)",
+    r"|^[ \t]*(?:[A-Z]{1,20} )?(?:READ|WRITE):\s*(?:bw=[^\n]*|io=[^\n]*\baggrb=)",
     re.MULTILINE,
 )
 _SPDK: Final = re.compile(r"^[ \t]*Device Information\s*:", re.MULTILINE)
@@ -79,7 +79,7 @@ WRAPPED: Final = "wrapped-lines"
 def sniff(head: Head) -> bool:
     """True if *head* has a line of a job's report, and no JSON or results of SPDK beside it."""
     found = _SNIFF.search(head.text)
-    is_sum = found is not None and found[0].lstrip().startswith(("READ", "WRITE"))
+    is_sum = found is not None and re.match(r"[ \t]*(?:[A-Z]+ )?(?:READ|WRITE):", found[0])
     if is_sum and _SPDK.search(head.text) and "(groupid=" not in head.text:
         return False
     return found is not None and '"fio version"' not in head.text
@@ -187,7 +187,7 @@ class TextRun:
 
     @property
     def has_only_sums(self) -> bool:
-        """True if there is a summary, and neither a report nor a banner."""
+        """True if there is a summary, and no report."""
         return bool(self.sums) and not self.sections
 
     def takes(self, section: ReportSection) -> bool:
@@ -214,9 +214,10 @@ class TextRun:
         jobs: list[FioJob] = []
         problems: dict[int, CaptureError] = {}
         for section in self.sections.values():
+            is_bare = not (section.lines or len(self.sections) > 1) and section.group in self.sums
             try:
-                jobs.append(self._job(section))
-                warnings += section.losses()
+                jobs.append(self._job_of_sums(source) if is_bare else self._job(section))
+                warnings += [] if is_bare else section.losses()
             except CaptureError as error:
                 problems.setdefault(section.group, error)
         if self.has_only_sums:
@@ -251,8 +252,11 @@ class TextRun:
         return section.job(options, threads)
 
     def _job_of_sums(self, source: Source) -> FioJob:
-        """Return the job of a summary alone, whose requests follow from the stated size."""
-        options = self.load.options(0, "")
+        """Return the job of a summary, whose requests follow from the stated size."""
+        section = next(iter(self.sections.values()), None)
+        banner = next(iter(self.load.banner), (0, ""))
+        options = self.load.options(*((section.group, section.name) if section else banner))
+        jobs = options.whole("numjobs", 1 if options.complete else self.load.threads)
         (group, sums), *_ = self.sums.items()
         results: dict[str, OpResult | None] = {}
         for op in OPS:
@@ -269,12 +273,12 @@ class TextRun:
             results[op] = OpResult(count, round(one.bytes), count * rate, one.bytes * rate)
         note = "counts are bytes over the block size: only the run's sums are there"
         return FioJob(
-            name="all jobs",
+            name=section.name if section else banner[1] or "all jobs",
             group=group,
             options=options,
             reported=results,
             runtime_s=max((one.runtime_s for one in sums.values()), default=0.0),
-            threads=options.whole("numjobs", 1 if options.complete else None),
+            threads=section.threads if section else jobs,
             notes=(Warning(TRIMMED, note),),
         )
 
