@@ -243,7 +243,7 @@ LISTED: Final = 12
 RULES: Final[Mapping[str, Callable[[Point], tuple[Any, ...]]]] = {
     "QD": lambda p: (p.outstanding,),
     "BS": lambda p: (p.block_size,),
-    "OP": lambda p: (p.op, p.op.removeprefix("rand")),
+    "OP": lambda p: (p.op, p.op.removeprefix("rand"), p.op.partition(":")[0]),
     "JOBS": lambda p: (p.jobs,),
 }
 """Key of a rule -> what it may name a point by, as it is listed first."""

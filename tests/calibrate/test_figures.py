@@ -329,6 +329,12 @@ def test_a_rule_names_points(rule, held):
     assert [p.held_out for p in hold_out(points, [rule])] == held
 
 
+@pytest.mark.parametrize("rule", ["OP=randrw", "OP=randrw:70", "OP=rw:70"])
+def test_a_mix_is_named_with_its_share_or_without(rule):
+    points = [point(), point(read=0.7)]
+    assert [p.held_out for p in hold_out(points, [rule])] == [False, True]
+
+
 @pytest.mark.parametrize("rule", ["QD=17", "QD", "depth=16", "QD=x", "", "OP=trim"])
 def test_a_rule_that_names_nothing_is_an_error(rule):
     with pytest.raises(FitError, match="--hold-out"):
