@@ -1,8 +1,10 @@
 """Notes of a fit on the files it read, and on points that no drive of this model makes."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
@@ -10,6 +12,9 @@ from nvmesim.capture.capture import Captures
 from nvmesim.capture.caveats import THIN
 from nvmesim.capture.readers.fio.log_rows import DRIFTING
 from nvmesim.warning import has
+
+if TYPE_CHECKING:
+    from nvmesim.calibrate.points import Point
 
 LISTED: Final = 4
 DRIFT: Final = 0.2
@@ -107,3 +112,16 @@ def _drifts_of(series: pl.DataFrame) -> list[str]:
                 f"drift: mean {kind} of {op}s {change:+.0%} from the first quarter to the last"
             )
     return texts
+
+
+def short_tails(points: Sequence[Point], percents: Sequence[float], least: int) -> list[str]:
+    """Name the *points* that have less than *least* requests beyond one of *percents*."""
+    few = [
+        f"{p.name} (p{q:g})"
+        for p in points
+        for q in percents
+        if p.percentiles_s and p.count and p.count * (1 - q / 100) < least
+    ]
+    if not few:
+        return []
+    return [f"fewer than {least} requests beyond a percentile, not fitted: {named(few, 6)}"]

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nvmesim.calibrate.notes import doubts, named
+from nvmesim.calibrate.notes import doubts, named, short_tails
 from nvmesim.capture.capture import PURE, Capture, Captures, Latency, Measurement, OpResult
-from nvmesim.capture.caveats import LITTLE, UNKNOWN_COLUMN, in_flight
+from nvmesim.capture.caveats import LITTLE, UNKNOWN_COLUMN, in_flight, waits_between
 from nvmesim.errors import FitError
 from nvmesim.units import format_size, parse_size
 from nvmesim.warning import has
@@ -191,6 +191,7 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
     points: list[Point] = []
     unused: dict[str, list[str]] = {}
     shallow: list[str] = []
+    between: list[str] = []
     for capture in captures.files:
         found = [_point(measurement) for measurement in capture.measurements]
         for measurement, made in zip(capture.measurements, found, strict=True):
@@ -203,6 +204,7 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
             points.append(replace(made, source=capture.file.name))
             if made.iodepth != (measurement.conditions.iodepth or made.iodepth) and not made.rate:
                 shallow.append(made.name)
+            between += [made.name] if waits_between(measurement) else []
     if not points:
         reasons = [f"{names[0]}: {why}" for why, names in unused.items()]
         unread = [w for c in captures.files for w in c.warnings if has([w], UNKNOWN_COLUMN)]
@@ -224,6 +226,11 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
             f"{len(shallow)} of {len(points)} rows had fewer in flight than asked, by IOPS times "
             f"latency, and are fitted so: {named(shallow)}"
         )
+    if between:
+        said.append(
+            "threads spent most of their time between requests (flushes, thinking), so latencies "
+            f"tell what these rows do: {named(between)}"
+        )
     if unlike:
         said.append(
             "runs with the same load are taken as repeats, and the longest is used; were these of "
@@ -231,7 +238,8 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
         )
     if dropped:
         said.append(f"measured more than once, the longest run is used and not: {named(dropped)}")
-    return points, [*said, *_short_tails(points), *doubts(captures, {p.source for p in points})]
+    said += short_tails(points, PERCENTS, MIN_BEYOND)
+    return points, [*said, *doubts(captures, {p.source for p in points})]
 
 
 UNLIKE: Final = 1.25
@@ -296,13 +304,16 @@ def _point(m: Measurement) -> Point | str:
     if asked is None:
         return "the queue depth is not known"
     jobs, depth = asked
+    use = m.cpu
+    if mean and waits_between(m):
+        iops, use = jobs / mean, None
     rate = c.offered_iops
     if rate is not None and iops < KEPT_UP * rate:
         rate = None  # what is outstanding stands at its limit: a closed loop
     elif rate is not None:
         depth = max(1, round(iops * (mean or LONE_S[True]) / jobs))
     reads = m.ops.get("read")
-    fraction = (reads.iops / iops) if reads else 0.0
+    fraction = (reads.iops / sum(r.iops for r in m.ops.values())) if reads else 0.0
     mixed = PURE < fraction < 1 - PURE
     result = max(m.ops.values(), key=lambda r: r.count or r.iops)
     percentiles, kind = ({}, "clat") if mixed else _percentiles(result)
@@ -311,7 +322,7 @@ def _point(m: Measurement) -> Point | str:
     whole = None if mixed else result.lat
     # One request at a time that is waited for by polling takes a whole CPU whatever it costs.
     polled = bool(m.cpu and m.cpu.polled)
-    use = None if polled and c.iodepth == 1 else m.cpu
+    use = None if polled and c.iodepth == 1 else use
     cpu = use.total_pct / 100 / iops if use else None
     per_job = use.per_job_pct if use and not polled else None
     if use and not polled and per_job is None and use.scope == "jobs":
@@ -485,16 +496,3 @@ def _of_repeats(group: list[Point]) -> Point:
 def _mix(point: Point) -> int:
     """Share of reads in steps of 5 %: a 70/30 run measures 69.9 or 70.2 % each time."""
     return round(20 * point.read_fraction)
-
-
-def _short_tails(points: list[Point]) -> list[str]:
-    """Name the points whose file has too few requests for a percentile that a fit looks at."""
-    few = [
-        f"{p.name} (p{q:g})"
-        for p in points
-        for q in PERCENTS
-        if p.percentiles_s and p.count and p.count * (1 - q / 100) < MIN_BEYOND
-    ]
-    if not few:
-        return []
-    return [f"fewer than {MIN_BEYOND} requests beyond a percentile, not fitted: {named(few, 6)}"]

@@ -34,6 +34,8 @@ NO_DRIVE: Final = ("null", "cpuio", "exec", "nop")
 """Engines of fio that send nothing to a drive. Source: fio HOWTO, ioengine."""
 NO_CACHE: Final = ("io_uring_cmd", "sg")
 """Engines that pass commands to the device: whatever direct= says, no page cache is between."""
+IDLE: Final = 0.5
+"""Share of a thread's time with a request in flight below which it waits for others. Assumed."""
 LITTLE: Final = 0.2
 """Rate times latency may be off so far: rates and latencies are of slightly other windows."""
 BANDWIDTH: Final = 0.1
@@ -208,6 +210,19 @@ def in_flight(measurement: Measurement) -> float | None:
             return None
         total += known[0] * result.iops
     return total if results else None
+
+
+def waits_between(measurement: Measurement) -> bool:
+    """True if threads of a mix, with one request at a time, have none for most of the time.
+
+    They flush, or think: latencies tell of the drive then, and the rate does not. A table's rate is
+    what its author means.
+    """
+    c, busy = measurement.conditions, in_flight(measurement)
+    is_closed = (c.rate_iops, c.offered_iops, c.sync) == (None,) * 3
+    if measurement.place or len(measurement.ops) < 2 or not is_closed or c.direct is False:
+        return False
+    return busy is not None and c.iodepth == 1 and busy < IDLE * (c.jobs or 1)
 
 
 def _sizes_checked(measurement: Measurement) -> Measurement:

@@ -119,6 +119,32 @@ def test_a_depth_that_was_not_kept_is_the_one_of_littles_law(tmp_path, asked, fo
     assert any("1 of 1 rows" in note for note in notes) == (kept != asked)
 
 
+FLUSHED = """\
+j: (g=0): rw=randrw, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, \
+ioengine=libaio, iodepth=1
+fio-3.33
+Starting 1 process
+j: (groupid=0, jobs=1): err= 0: pid=7: Fri Nov  6 10:00:00 2026
+  read: IOPS={rate}, BW={kib}KiB/s (410kB/s)({mib}MiB/60000msec)
+     lat (usec): min=60, max=900, avg=100.00, stdev=9.00
+  write: IOPS={rate}, BW={kib}KiB/s (410kB/s)({mib}MiB/60000msec); 0 zone resets
+     lat (usec): min=10, max=900, avg=20.00, stdev=9.00
+  cpu          : usr=1.00%, sys=2.00%, ctx=60001, majf=0, minf=10
+     issued rwts: total={count},{count},0,{count} short=0,0,0,0 dropped=0,0,0,0
+     latency   : target=0, window=0, percentile=100.00%, depth=1
+"""
+
+
+@pytest.mark.parametrize(("rate", "kept"), [(500, 1 / 60e-6), (8000, 16_000)])
+def test_a_mix_that_mostly_flushed_is_as_fast_as_its_latencies(tmp_path, rate, kept):
+    """2 ms a pair, of which 120 us with a request in flight; CPU time holds the flushes."""
+    text = FLUSHED.format(rate=rate, kib=4 * rate, mib=round(240 * rate / 1024), count=60 * rate)
+    (tmp_path / "a.txt").write_text(text)
+    (point,), notes = points_of(read_captures([tmp_path]))
+    assert point.iops == pytest.approx(kept)
+    assert (point.cpu_s is None) == any("between requests" in n for n in notes) == (rate == 500)
+
+
 @pytest.mark.parametrize(("busy", "warned"), [(97.0, True), (40.0, False)])
 def test_a_full_job(tmp_path, busy, warned):
     (tmp_path / "a.json").write_text(json.dumps(result(usr_cpu=busy / 4, sys_cpu=0.75 * busy)))
