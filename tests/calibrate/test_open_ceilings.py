@@ -217,6 +217,12 @@ def test_mixes_alone_are_fitted():
     assert measure(fit.profile, host, more).iops == pytest.approx(171_852, rel=0.1)
 
 
+def test_a_sequential_mix_alone_is_fitted():
+    mix = Point("", 0.5, False, 64 * K, 1, 64, 22e3, None)
+    (judged,) = fit_drive([mix], captured_on="linux-libaio,pcie3 x4,2 GHz").points
+    assert judged.residual["iops"] == pytest.approx(0, abs=0.03)
+
+
 def test_one_deep_mix_tells_requests_and_no_bytes():
     """8 KiB are as many requests; a path of the reads' own would let half as many through."""
     mix = Point("", 0.7, True, 4096, 1, 64, 157e3, None)

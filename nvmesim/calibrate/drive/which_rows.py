@@ -94,6 +94,7 @@ def divided(
     reads, mixed = alone_and_beside(reads)
     mixes = [p for p in plain if 0 < p.read_fraction < 1 and p.random] + mixed
     if not any(p.read_fraction in (0, 1) for p in free):
+        mixes = mixes or list(plain)
         reads = reads_of_mixes(mixes, notes)
     elif not (reads or writes):
         waited = [p for p in mixes if tells_wait(p, mixes) or is_slow(p, host.link)]
@@ -116,15 +117,15 @@ def alone_and_beside(reads: Sequence[Point]) -> tuple[list[Point], list[Point]]:
 
 
 def reads_of_mixes(mixes: Sequence[Point], notes: list[str]) -> list[Point]:
-    """Reads that *mixes* hold, where no random row is of reads or writes alone; *notes* get why.
+    """Reads that *mixes* hold, where no row is of reads or writes alone; *notes* get why.
 
     A write is taken to last as long as drives with a buffer take (`LONE_S`), reads the rest of a
-    request's time. Raises FitError where there are no random mixes either.
+    request's time. Raises FitError where there are no mixes either.
     """
     if not mixes:
         raise FitError(
-            "no point measures the drive alone: all are sequential mixes, held out or CPU-bound; "
-            "add a capture of reads or of writes with more jobs or less depth"
+            "no point measures the drive alone: all are held out or CPU-bound; add a capture of "
+            "reads or of writes with more jobs or less depth"
         )
     found = []
     for p in mixes:
