@@ -260,6 +260,16 @@ def test_large_reads_that_the_link_lets_pass_tell_the_drive_s_bandwidth():
     assert measure(fit.profile, host, rows[2]).iops == pytest.approx(51_564, rel=0.02)
 
 
+def test_reads_that_fill_their_link_leave_the_bandwidth_open():
+    """One lane of Gen2 carries 442 MB/s; the same drive on one of Gen3 about twice as many."""
+    rows = [("randread", 4 * K, 1, 1, 17.4e3), ("randread", M, 1, 1, 420.0),
+            ("read", M, 1, 1, 421.0)]  # fmt: skip
+    fit, predicted = fitted("linux-libaio,pcie2 x1", rows)
+    assert predicted("read", M, 1, 1) == pytest.approx(421, rel=0.08)
+    assert fit.profile.read_bandwidth.basis == "assumed"
+    assert fit.profile.read_bandwidth.value > 1e9
+
+
 def test_a_drive_on_few_lanes_is_as_fast_as_they_are():
     """Held-out U01-2: a drive for four lanes on two reads 443k, by a lone read and a stream."""
     _, predicted = fitted(

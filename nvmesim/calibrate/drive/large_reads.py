@@ -38,6 +38,8 @@ CHANNEL_PS: Final = 5e6
 than one of 4 KiB (`calibration/held-out`: R22, S12, S17, U02, U07, U08)."""
 BELOW: Final = 0.97
 """Of what the link carries, from which a search for a bandwidth begins: there rows feel it."""
+FULL, FASTER = 0.9, 1.03
+"""Of `BELOW`, and of its rate, up to which a row may be the link's. Assumed: rows err so."""
 LEAST_SD: Final = 0.02
 """Standard deviation of the logarithm of a bandwidth that sequential rows told, at least: random
 reads of large blocks seldom move just as many bytes. Assumed."""
@@ -165,6 +167,10 @@ def _with_bandwidth(
     if serial is not None and not is_lone and min(p.block_size for p in points) <= MIDDLE:
         parameters.append(Parameter("serial", serial.value, 0.01, 2.0, 0.1, SERIAL_SD))
     keys = {"bandwidth": "read_bandwidth", "serial": "read.serial"}
+    if width.basis == "assumed" and moved > FULL * felt:
+        free = with_numbers(profile, {"read_bandwidth": parameters[0].high})
+        if all(measure(free, host, p, requests=REQUESTS).iops < FASTER * p.iops for p in points):
+            return profile  # the link let no more through
 
     def made(at: Values) -> DriveProfile:
         return with_numbers(profile, {keys[name]: v for name, v in at.items()})

@@ -164,10 +164,10 @@ def sheet_odds(link: Link, size: int, rate: float, stated: Expected | None = Non
 
 
 SHEET_BANDWIDTH: Final = {True: (0.84, 0.3), False: (0.51, 0.5)}
-"""Sequential bytes/s of a drive behind PCIe, as a share of its link's, and the standard deviation
-of its logarithm, for reads (true) and writes. Source: data sheets of 39 drives of Gen3 to Gen5
-(reads: 0.41 to 0.95, 0.17), and of 36 (writes: 0.19 to 0.89, 0.34); both with some doubt more, as
-`SHEET_CEILING`."""
+"""Sequential bytes/s of a drive behind PCIe, as a share of the link it was built for, and the
+standard deviation of its logarithm, for reads (true) and writes. Source: data sheets of 39 drives
+of Gen3 to Gen5 (reads: 0.41 to 0.95, 0.17), and of 36 (writes: 0.19 to 0.89, 0.34); both with some
+doubt more, as `SHEET_CEILING`."""
 
 
 SLOW: Final = 25e3
@@ -211,7 +211,7 @@ def open_bandwidth(
     4.0
     """
     share, sd = SHEET_BANDWIDTH[read]
-    usual, sd = stated or (share * link.raw_bytes_per_s, sd)
+    usual, sd = stated or (share * built_for(link), sd)
     return _above(usual, sd, max(top, 1.0))
 
 
