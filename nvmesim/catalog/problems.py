@@ -36,8 +36,8 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     if is_extra:
         holder = _model_at(model, loc[:-1])
         known = list(holder.model_fields) if holder is not None else []
-        hint = getattr(model, "ELSEWHERE", {}).get(loc[-1]) or nearest(str(loc[-1]), known)
-        return f"{key} is not a known key; {hint}"
+        hint = getattr(model, "ELSEWHERE", {}).get(loc[-1]) or _at_top(model, loc)
+        return f"{key} is not a known key; {hint or nearest(str(loc[-1]), known)}"
     if problem["type"] == "missing":
         return f"{key} is missing"
     if problem["type"] == "value_error":
@@ -53,6 +53,16 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     if most == 1 and isinstance(found, int | float) and 1 < found <= 100:
         share = f"; for percent write {found / 100:g} or '{found:g}%'"
     return f"{key} is {_short(found)}; {_wanted(problem, model, loc)}{share}"
+
+
+def _at_top(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    """Return what to write where a key of the file itself stands in a table of it; else ""."""
+    field = model.model_fields.get(str(loc[-1]))
+    if field is None or model_in(field.annotation) is not None:
+        return ""
+    if get_origin(field.annotation) is dict:
+        return f"[{loc[-1]}] is a table of its own"
+    return "it belongs to no table: write it above the first [table] of the file"
 
 
 _BRANCH: Final = re.compile(

@@ -371,11 +371,10 @@ class Controller:
         """True if write buffers fill or empty still, and what would show where they end."""
         if not self._drift:
             return []
-        more = f"it was not reached in {self._kept.requests:,} requests"
-        if self._goal.requests is not None:
-            more = f"the {self._goal.requests:,} requests asked for are too few to see it"
-        elif self._goal.duration_ps is not None:
-            more = "the duration asked for is too short to see it"
+        spent = f"{self._kept.requests:,} simulated requests"
+        if self._goal.duration_ps is not None:
+            spent = "the simulated time"
+        more = f"{spent} did not reach that"
         if self._drift < 0:
             text = "a write buffer was still emptying: writes are faster in the steady state"
             return [Warning("emptying", f"{text}; {more}")]

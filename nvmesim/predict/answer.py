@@ -350,15 +350,16 @@ def offered(scenario: ResolvedScenario) -> float | None:
 
 
 def speed_limits(scenario: ResolvedScenario, rebuild: Rebuild | None) -> list[Warning]:
-    """Say that md's ``sync_speed_max`` holds *rebuild*, where it does."""
+    """Say that ``sync_speed_max`` of md, or a controller's own pace, holds *rebuild*."""
     if rebuild is None:
         return []
     volume = next(v for v in scenario.volumes if v.name == rebuild.volume)
     if rebuild.bytes_per_s < SPEED_LIMIT * volume.sync_speed_max:
         return []
-    text = (
-        f"{volume.name}: sync_speed_max, {format_bandwidth(volume.sync_speed_max)} of each member, "
-        "limits it, not the drives or md: raise it (md's default is 200,000 KiB/s) to "
-        "know what they can"
-    )
+    own, key = volume.engine.rebuild, f"volume.{volume.table}.sync_speed_max"
+    more = f"raise {key} (md's default is 200,000 KiB/s) to know what they can"
+    if own is not None and volume.sync_speed_max >= round(own.value):
+        more = f"{volume.engine.name} restores no more"
+    held = f"{format_bandwidth(volume.sync_speed_max)} of each member"
+    text = f"{volume.name}: the rebuild is held at {held}, not by the drives: {more}"
     return [Warning("sync-speed-max", text, volume.name)]

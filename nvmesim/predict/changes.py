@@ -62,7 +62,15 @@ class Change:
 
 def watts(s: ResolvedScenario) -> float | None:
     """W of the drives and CPUs at work; None if one of them does not say it."""
-    known = [d.profile.power_active_w for d in s.drives] + [k.cpu.tdp_w for k in s.sockets]
+    return _sum([d.profile.power_active_w for d in s.drives] + [k.cpu.tdp_w for k in s.sockets])
+
+
+def price(s: ResolvedScenario) -> float | None:
+    """List price of the drives and CPUs; None if the profile of one of them does not say it."""
+    return _sum([d.profile.price for d in s.drives] + [k.cpu.price for k in s.sockets])
+
+
+def _sum(known: Sequence[Quantity | None]) -> float | None:
     stated = [q.value for q in known if q is not None]
     return sum(stated) if len(stated) == len(known) else None
 

@@ -20,10 +20,12 @@ from nvmesim.measure.figures import (
 )
 from nvmesim.measure.groups import GroupStats, OverTime
 from nvmesim.measure.latency import Syncs
+from nvmesim.predict.changes import price, watts
 from nvmesim.predict.uncertainty.derived import Goal, goal_of, probability
 from nvmesim.predict.uncertainty.parts import Certainty
 from nvmesim.predict.uncertainty.standing import Outside
 from nvmesim.scenario.resolved import Interconnect
+from nvmesim.scenario.volumes import usable_bytes
 from nvmesim.units import percent
 from nvmesim.warning import Warning, coded
 
@@ -123,6 +125,21 @@ class Result(Printable):
         return replace(goal, probability=probability(iops, iops.value + growth, at_least=True))
 
     @property
+    def usable_bytes(self) -> int | None:
+        """Bytes that its volumes and the drives of none hold."""
+        return None if self.resolved is None else usable_bytes(self.resolved)
+
+    @property
+    def watts(self) -> float | None:
+        """W of its drives and CPUs at work; None if the profile of one does not say it."""
+        return None if self.resolved is None else watts(self.resolved)
+
+    @property
+    def price(self) -> float | None:
+        """List price of its drives and CPUs; None if the profile of one does not say it."""
+        return None if self.resolved is None else price(self.resolved)
+
+    @property
     def crossing(self) -> Crossing | None:
         """Limits of a load that crosses sockets; None if nothing crosses."""
         return None if self.resolved is None else crossing(self.resolved.interconnect, self)
@@ -138,7 +155,7 @@ class Result(Printable):
             "scenario", "changes", "engine", "seed", "requests", "simulated_s", "wall_s",
             "warmup_s", "converged", "total", "read", "write", "members", "stations", "cpu",
             "bottleneck", "goal", "rebuild", "sync", "crossing", "waits", "groups", "over_time",
-            "uncertainty", "outside", "warnings", "assumptions",
+            "uncertainty", "outside", "warnings", "assumptions", "usable_bytes", "watts", "price",
         )  # fmt: skip
         stop = (
             "verdict", "sentence", "station", "kind", "utilization", "bound_iops", "bound",

@@ -13,7 +13,7 @@ from nvmesim.raid.levels import level_of
 from nvmesim.scenario.fields import shared
 from nvmesim.scenario.hardware import ResolveNotes, capacity_bytes, profile
 from nvmesim.scenario.pools import check_pool, pool_bytes, record_bytes
-from nvmesim.scenario.resolved import Drive, Volume
+from nvmesim.scenario.resolved import Drive, ResolvedScenario, Volume
 from nvmesim.scenario.schema import Scenario
 
 DEFAULT_CHUNK: Final = 512 * 1024  # Source: mdadm's default for arrays with metadata
@@ -436,3 +436,15 @@ def volume_bytes(volume: Volume) -> int:
     if parity and volume.columns:
         return n * volume.member_bytes * (volume.columns - parity) // volume.columns
     return (n - parity) * volume.member_bytes // volume.copies
+
+
+def loose_drives(scenario: ResolvedScenario) -> list[Drive]:
+    """Drives of no volume."""
+    inside = {m for v in scenario.volumes for m in (*v.members, *v.spares)}
+    return [d for d in scenario.drives if d.index not in inside]
+
+
+def usable_bytes(scenario: ResolvedScenario) -> int:
+    """Bytes that volumes and loose drives hold."""
+    loose = sum(capacity_bytes(d) for d in loose_drives(scenario))
+    return sum(map(volume_bytes, scenario.volumes)) + loose

@@ -190,8 +190,14 @@ def _untold(result: Result) -> list[str]:
 
 
 def facts(result: Result) -> b.Facts:
-    """CPU, flushes and a rebuild in one line each."""
-    pairs = [("CPU", f"{percent(result.cpu.logical_utilization)} busy, as the system shows it")]
+    """CPU, flushes, a rebuild, what it holds and takes in one line each."""
+    busy = [f"{percent(result.cpu.logical_utilization)} busy, as the system shows it"]
+    if result.usable_bytes is not None:
+        busy.append(f"usable: {words.terabytes(result.usable_bytes)} TB")
+    takes = {"W": result.watts, "list price": result.price}
+    said = [f"{value:,.0f} {unit}" for unit, value in takes.items() if value is not None]
+    busy += [f"drives and CPUs: {', '.join(said)}"] if said else []
+    pairs = [("CPU", " | ".join(busy))]
     if result.sync is not None:
         pairs.append(("flushes", sync_sentence(result.sync)))
     if result.rebuild is not None:

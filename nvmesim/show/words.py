@@ -151,6 +151,15 @@ def gigabytes(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e9:.3g}"
 
 
+def terabytes(n_bytes: float) -> str:
+    """What an array holds in TB (10**12) without its unit.
+
+    >>> terabytes(15_360_000_000_000), terabytes(6.4e12)
+    ('15.36', '6.4')
+    """
+    return f"{n_bytes / 1e12:.4g}"
+
+
 def latency_at(distribution: Distribution, column: str) -> float | None:
     """The mean ("mean") or a percentile ("p99.9") of *distribution*, s."""
     if column == "mean":

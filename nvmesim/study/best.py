@@ -18,6 +18,7 @@ from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
+from nvmesim.scenario.volumes import usable_bytes
 from nvmesim.study.designs import LimitMiss, LoadGoal, design_name
 from nvmesim.study.load_search import Applied, Found, LoadSearch, Trial, limited_values
 from nvmesim.study.sweep.api import Progress, tables_of
@@ -105,6 +106,7 @@ class LevelDesign:
     states: tuple[StateAnswer, ...] = ()
     error: str = ""
     """It cannot be built."""
+    usable_bytes: int | None = None
 
     @property
     def met(self) -> bool:
@@ -245,11 +247,12 @@ def best(
                 found += [pool.submit(search.answer, changed, values, state, near)
                           for state in asked[1:]]  # fmt: skip
             designs = []
-            for values, _, found in waiting:
+            for values, changed, found in waiting:
                 answers = [f.result() for f in found]
                 error = next((str(a) for a in answers if isinstance(a, InputError)), "")
                 known = tuple(a for a in answers if isinstance(a, StateAnswer) and not error)
-                designs.append(LevelDesign(values, known, error))
+                holds = None if error else usable_bytes(resolve(scenario_from_dict(changed, base)))
+                designs.append(LevelDesign(values, known, error, holds))
         except BaseException:
             search.stop.set()  # Ctrl-C stops each before its next run
             pool.shutdown(wait=False, cancel_futures=True)

@@ -23,8 +23,8 @@ from nvmesim.predict.answer import offered
 from nvmesim.predict.uncertainty.derived import probability
 from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.scenario.resolve import resolve
-from nvmesim.scenario.resolved import Drive, ResolvedScenario, Volume
-from nvmesim.scenario.volumes import volume_bytes
+from nvmesim.scenario.resolved import ResolvedScenario, Volume
+from nvmesim.scenario.volumes import loose_drives, usable_bytes
 from nvmesim.study.designs import Goal, design_name, goal_from_dict, load_goal, short_by
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
 from nvmesim.study.sweep.plan import make_plan
@@ -107,7 +107,7 @@ def fixed(scenario: ResolvedScenario, goal: Goal) -> Fixed:
         return out
 
     return Fixed(
-        capacity=capacity(scenario),
+        capacity=float(usable_bytes(scenario)),
         survives=min([survived(v) for v in volumes] + [0 for _ in loose_drives(scenario)]),
         drives=len(drives),
         slots=len(drives),
@@ -115,18 +115,6 @@ def fixed(scenario: ResolvedScenario, goal: Goal) -> Fixed:
         power=total("power", goal.watts),
         price=total("price", goal.prices),
     )
-
-
-def loose_drives(scenario: ResolvedScenario) -> list[Drive]:
-    """Drives of no volume."""
-    inside = {m for v in scenario.volumes for m in (*v.members, *v.spares)}
-    return [d for d in scenario.drives if d.index not in inside]
-
-
-def capacity(scenario: ResolvedScenario) -> float:
-    """Bytes that volumes and loose drives hold."""
-    loose = [d.profile.capacity.value for d in loose_drives(scenario)]
-    return float(sum(map(volume_bytes, scenario.volumes)) + sum(loose))
 
 
 def survived(volume: Volume) -> int:

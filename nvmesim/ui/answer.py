@@ -27,7 +27,6 @@ from nvmesim.show.blocks import table as table_of
 from nvmesim.show.page import html, rendered, script_json
 from nvmesim.show.report import server
 from nvmesim.study.best import STATES, in_state, volumes_of
-from nvmesim.study.choose import capacity
 from nvmesim.study.designs import heading, short_keys, value_words
 from nvmesim.ui.controls import form, parts
 
@@ -117,11 +116,6 @@ class Quote:
         assert isinstance(found, ResolvedScenario)
         return found
 
-    @property
-    def capacity(self) -> float:
-        """Usable bytes."""
-        return capacity(self.scenario)
-
 
 def states_of(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the design with a drive failed, and rebuilding; nothing if it does not survive one."""
@@ -188,7 +182,7 @@ def _lines(quotes: Sequence[Quote], gains: Sequence[Comparison]) -> dict[str, li
     return {
         **{label: list(map(said, v)) for k, v in own.items() for label, said in [_in_words(k)]},
         "drives": [_drives(q.scenario) for q in quotes],
-        "usable TB": [f"{q.capacity / 1e12:.4g}" for q in quotes],
+        "usable TB": [words.terabytes(q.healthy.usable_bytes or 0) for q in quotes],
         "price, EUR": ["not known" if e is None else f"{e:,.0f}" for _, e, _ in rates],
         "W, drives and CPUs": ["not known" if w is None else f"{w:,.0f}" for *_, w in rates],
         "IOPS": [words.kiops(r.total.iops.value) for r in results],

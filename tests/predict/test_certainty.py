@@ -9,7 +9,7 @@ import pytest
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import Captured, Residual
 from nvmesim.predict.simulate import simulate
-from nvmesim.predict.uncertainty.certainty import model_uncertainty
+from nvmesim.predict.uncertainty.certainty import model_uncertainty, room
 from nvmesim.predict.uncertainty.misfit import Where, is_calibrated, of_profile
 from nvmesim.predict.uncertainty.model_error import (
     Miss,
@@ -18,7 +18,7 @@ from nvmesim.predict.uncertainty.model_error import (
     read_table,
     write_table,
 )
-from nvmesim.predict.uncertainty.standing import Standing, outside
+from nvmesim.predict.uncertainty.standing import Standing, model_class, outside, standing
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.predict.scenarios import scenario
@@ -168,6 +168,76 @@ def test_a_prediction_tells_how_far_its_drives_are_from_their_rows():
         gain = math.log2(held.total.iops.value / rate)
         assert held.certainty.standing.moved == pytest.approx(gain, abs=0.02)
         assert held.certainty.standing.depth == pytest.approx(math.log2(depth))
+
+
+READS = [(1, 14e3), (8, 110e3), (64, 560e3), (128, 730e3), (256, 780e3)]
+"""Outstanding and IOPS of one drive's rows."""
+
+
+@pytest.mark.parametrize(("depth", "size", "rate"), [
+    (100, "4 KiB", 690e3), (8, "4 KiB", 100e3), (128, "128 KiB", 48e3), (64, "128 KiB", 48e3),
+])  # fmt: skip
+def test_a_further_row_makes_no_answer_less_sure(depth, size, rate):
+    """A row at a nearer depth may be farther from the answer: the other still tells of it."""
+    rows = [{"read": 1.0, "block_size": 4096, "threads": 1, "outstanding": n, "iops": 0.0,
+             "measured": measured} for n, measured in READS]  # fmt: skip
+
+    def half(kept):
+        load = {"threads": 1, "outstanding": depth, "block_size": size}
+        one = resolve(scenario(drives=1, drive={"residuals": kept}, **load))
+        bytes_per_s = rate * one.workload[0].mean_size
+        found = standing(one, model_class(one, "drive"), "drive", [bytes_per_s])
+        return model_error(replace(found, between=1.0)).half  # what is learned of that is noise
+
+    for n in range(1, len(rows)):
+        for row in rows:
+            fewer = [r for r in rows[-n:] if r != row]
+            assert not fewer or half([*fewer, row]) <= half(fewer)
+
+
+def test_another_loads_rate_that_is_the_same_by_chance_tells_nothing():
+    """Writes that happen to do what some row of reads does, not the nearest."""
+    rows = [{"read": 1.0, "block_size": 4096, "threads": 1, "outstanding": n, "iops": 0.0,
+             "measured": measured} for n, measured in READS]  # fmt: skip
+    one = scenario(drives=1, drive={"residuals": rows}, threads=1, outstanding=256, read=0.0)
+    found = standing(resolve(one), "drives alone", "drive", [560e3 * 4096])
+    assert found.moved == pytest.approx(-0.3)
+    assert found.covariates()[4] == 0.0
+
+
+@pytest.mark.parametrize("read", [1.0, 0.7])
+@pytest.mark.parametrize("raid", ["raid5", "raid10"])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_missing_member_makes_no_array_surer(raid, rows, read):
+    """Whole it may be held back by anything; less a member by its drives, which rows tell of."""
+    kept = [{"read": 1.0, "block_size": 4096, "threads": 1, "outstanding": n, "iops": 0.0,
+             "measured": rate} for n, rate in READS[:rows]]  # fmt: skip
+    for state in ({"degraded": [0]}, {"degraded": [0], "rebuild": True}):
+        whole, less = (
+            resolve(scenario(drives=4, read=read, drive={"residuals": kept},
+                             volume={"raid": raid, **more}))
+            for more in ({}, state)
+        )  # fmt: skip
+        for verdict in ("drive", "link", "cpu", "latency-bound", "raid-engine"):
+            for traffic in (1e8, 4e8, 3e9):
+                before = model_uncertainty(whole, verdict, traffic=[traffic] * 4)
+                for after in ("drive", "link", "cpu", "latency-bound", "raid-engine"):
+                    for times in (1.0, 1.5, 2.0):
+                        found = model_uncertainty(less, after, traffic=[times * traffic] * 4)
+                        assert found.errors["iops"].half >= before.errors["iops"].half
+
+
+def test_reads_of_an_array_without_a_member_may_be_slower_than_one_drive():
+    """What is missing is computed by md, from all others: one drive's rate is no floor of that."""
+    rows = [{"read": 1.0, "block_size": 4096, "threads": 1, "outstanding": 1, "iops": 0.0,
+             "measured": 14e3}]  # fmt: skip
+    whole, less = (
+        resolve(scenario(drives=4, drive={"residuals": rows, "captured": {"stack": "plain"}},
+                         volume={"raid": "raid5", **more}))
+        for more in ({}, {"degraded": [0]})
+    )  # fmt: skip
+    assert room(whole, 20e3)[0] == pytest.approx(math.log(20 / (0.7 * 14)))
+    assert room(less, 20e3)[0] == math.inf
 
 
 @pytest.mark.parametrize(

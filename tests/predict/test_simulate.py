@@ -162,6 +162,19 @@ def test_a_full_write_buffer_is_what_stops_writes_and_fewer_in_flight_do_as_much
     assert shallow.total.latency.mean < found.total.latency.mean / 20
 
 
+@pytest.mark.parametrize(("raid", "holds"), [("", 4), ("raid10", 2), ("raid5", 3), ("raid6", 2)])
+def test_what_a_server_holds_and_takes_is_said(raid: str, holds: int) -> None:
+    """Four drives of 100 GB of 8 W in a socket of 90 W; only what all profiles say is added."""
+    known = {"power_active_w": 8, "price": 50}
+    cpu = [{"cpu": {**CPU, "tdp_w": 90}}]
+    volume = {"raid": raid, "chunk": "64 KiB"} if raid else None
+    one = scenario(drives=4, drive=known, sockets=cpu, volume=volume)
+    found = bare(one, requests=2000).to_json()
+    assert found["usable_bytes"] == pytest.approx(holds * 100e9, rel=0.01)
+    assert (found["watts"], found["price"]) == (4 * 8 + 90, None)
+    assert bare(scenario(drives=4), requests=2000).to_json()["watts"] is None
+
+
 def test_a_rebuild_alone_has_no_shallower_load() -> None:
     alone = {"raid": "raid6", "degraded": [0], "rebuild": True, "sync_speed_max": "10 GB/s"}
     tables = {**scenario(drives=6, volume=alone).to_dict(), "workload": [], "run": {}}

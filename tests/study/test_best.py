@@ -7,12 +7,13 @@ import pytest
 
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
-from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.load import load_scenario, scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.show.views.designs import best_page
 from nvmesim.study.best import best, in_state
 from nvmesim.study.designs import LimitMiss, LoadGoal
 from nvmesim.study.load_search import LoadSearch
+from tests.servers import bare
 
 SERVER = {"stack": "linux-io_uring", "sockets": [{"cpu": "xeon-gold-6130"}]}
 ONE = {
@@ -183,5 +184,7 @@ def test_the_command_prints_writes_and_exits(tmp_path, file, capfd):
     assert found["designs"][0]["states"][0]["why"]
     assert found["rule"]
     assert isinstance(found["warnings"], list)
+    holds = bare(load_scenario(file), requests=2000).to_json()["usable_bytes"]
+    assert [d["usable_bytes"] for d in found["designs"]] == [holds]
     assert run_command(["best", str(file)]) == 2
     assert "no limit is named" in capfd.readouterr().err

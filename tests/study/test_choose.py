@@ -208,6 +208,8 @@ def test_capacity_and_redundancy_follow_from_the_level(level, count, capacity, r
         ({"constraints": {}}, "there is none"),
         ({"constraints": {"iops": 3}}, "unit"),
         ({"constraints": {"latency": "1 us"}}, "latency"),
+        ({"constraints": {"failed": 1}}, r"constraints\.failed .* above the first \[table\]"),
+        ({"constraints": {"prices": {"server": 1}}}, r"\[prices\] is a table"),
         ({"candidates": {}}, "candidates"),
         ({"candidates": {"drives.0.cuont": [1]}}, "count"),
         ({"candidates": {"drives.0.count": []}}, "no values"),

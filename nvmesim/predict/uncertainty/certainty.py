@@ -165,7 +165,7 @@ def _least(
 ) -> Iterator[float]:
     """Yield rates below which the server does not fall, requests/s: rows with no more of all."""
     reads_only = group.read == 1
-    if not reads_only and any(v.raid.parity for v in scenario.volumes):
+    if any(v.raid.parity and (v.degraded or not reads_only) for v in scenario.volumes):
         return
     for row in rows:
         is_same = 1 / SAME_SIZE < group.mean_size / row.block_size < SAME_SIZE

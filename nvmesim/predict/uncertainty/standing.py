@@ -7,7 +7,7 @@ function of these (`model_error`).
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from nvmesim.catalog.profile import DriveProfile
@@ -190,6 +190,9 @@ class Standing:
     """1 if the nearest row is a data sheet's of a client drive: it speaks of the cache."""
     fitted: float = 0.0
     """1 if this very load was a fitted row, on this stack: nothing lies between it and evidence."""
+    degraded: float = 0.0
+    """1 if a member is missing or being rebuilt: nobody measured such an array, so whatever keeps
+    it back, or how near a row it comes, makes it no surer than the array when whole."""
 
     @property
     def kind(self) -> str:
@@ -215,24 +218,29 @@ class Standing:
         (1.0, 0.0, 1.0, 1.0)
         """
         is_array = self.model_class not in (*PLAIN, *FEW)
-        is_sheet = self.limit == "drive" and self._moved() <= NEAR
+        limit = "latency-bound" if self.degraded else self.limit
+        is_sheet = limit == "drive" and self._moved() <= NEAR
+        is_told = self.rows and self.moved is not None and not self.degraded
         # 0 for seven rows, 2 for one, -1 for fifteen
         few = max(3 - math.log2(1 + self.rows), -MANY) if self.rows else 0.0
         return (
             1.0, float(not self.rows), few, self._moved(),
-            max(0.0, 1 - abs(self.moved) / SAME) if self.rows and self.moved is not None else 0.0,
+            max(0.0, 1 - self._moved() / SAME) if is_told else 0.0,
             min(abs(self.read) * 2, 1.0),
-            min(max(self.drives, 0.0), FAR), float(self.limit == "cpu"),
-            float(self.limit == "link"), float(is_array), float(self.model_class in FEW),
-            float(self.limit == "latency-bound"),
+            min(max(self.drives, 0.0), FAR), float(limit == "cpu"),
+            float(limit == "link"), float(is_array), float(self.model_class in FEW),
+            float(limit == "latency-bound"),
             float(is_sheet and self.sheet in ("random reads", "sequential")),
             float(is_sheet and self.sheet == "random writes"), self.between,
             min(abs(self.size), FAR) if self.rows else 0.0, self.clock, self.cache,
         )  # fmt: skip
 
     def _moved(self) -> float:
-        """Doublings between the answer and the nearest row's."""
-        return min(abs(self.moved or 0.0), FAR)
+        """Doublings between the answer and the nearest row's.
+
+        One more where a member is missing: the others do up to twice what they did for a request.
+        """
+        return 0.0 if self.moved is None else min(abs(self.moved) + self.degraded, FAR)
 
     def words(self) -> str:
         """What it rests on, in words.
@@ -257,9 +265,10 @@ class Standing:
 def standing(
     scenario: ResolvedScenario, model_class: str, limit: str, traffic: Sequence[float] = ()
 ) -> Standing:
-    """Return where the prediction of *scenario* stands: by its drives with the fewest rows.
+    """Return where the prediction of *scenario* stands.
 
-    *traffic* has the bytes/s of each drive, as predicted; empty before that is known.
+    By the fewest rows of its drives, and by the drive whose nearest row is farthest. *traffic* has
+    the bytes/s of each drive, as predicted; empty before that is known.
     """
     rates = traffic or [0.0] * len(scenario.drives)
     each = [_of(drive.profile, scenario, rate)
@@ -269,17 +278,21 @@ def standing(
         each = each if stacks <= {scenario.stack.name} else []
     clock = float(all(s.cpu.ghz.low is None for s in scenario.sockets))
     cache = float(any(d.profile.write.volatile for d in scenario.drives))
-    if not each or not all(each):
-        return Standing(model_class, limit, sheet=_sheet(scenario), clock=clock, cache=cache)
-    rows, near, moved, between, is_stated = min(
-        (e for e in each if e is not None), key=lambda e: e[0]
-    )
-    if rows and not is_stated:
-        is_near = moved is not None and abs(moved) < ALIKE
-        is_drive = limit in ("drive", "latency-bound")
-        fitted = float(is_near and is_drive and _was_fitted(scenario))
-        return Standing(model_class, limit, rows, *near, moved, "", between, clock, fitted=fitted)
-    return Standing(model_class, limit, rows, *near, moved, _sheet(scenario), between, clock, cache)
+    less = float(any(v.degraded or v.rebuild for v in scenario.volumes))
+    known = [e for e in each if e is not None]
+    if not known or len(known) < len(each):
+        return Standing(model_class, limit, sheet=_sheet(scenario), clock=clock, cache=cache,
+                        degraded=less)  # fmt: skip
+    rows = min(e[0] for e in known)
+    _, near, moved, between, is_stated = max(known, key=lambda e: _weight(e[1]))
+    stands = Standing(model_class, limit, rows, *near, moved, _sheet(scenario), between, clock,
+                      cache, degraded=less)  # fmt: skip
+    if not rows or is_stated:
+        return stands
+    is_near = moved is not None and abs(moved) < ALIKE
+    is_drive = limit in ("drive", "latency-bound")
+    fitted = float(is_near and is_drive and _was_fitted(scenario))
+    return replace(stands, sheet="", cache=0.0, fitted=fitted)
 
 
 def _of(
@@ -303,13 +316,25 @@ def _of(
     is_ahead = group.access == "sequential"
     of_kind = [r for r in rows if r.sequential == is_ahead] or rows
     row = min(of_kind, key=lambda r: _weight(distance(r)))
-    was = (row.measured or 0.0) * row.block_size / row.drives
+    near = distance(row)
     is_sheet = profile.captured is not None and profile.captured.datasheet
-    moved = math.log2(rate / was) if rate and was else None
+    moved = None
+    if rate and row.measured:
+        own = _doublings(rate, row)
+        load = (row.block_size, row.drives, row.read, row.stated)  # at whatever depth
+        like = [r for r in of_kind if (r.block_size, r.drives, r.read, r.stated) == load]
+        moved = min((_doublings(rate, r) for r in like if r.measured), key=abs)
+        if max(abs(near[1]), abs(near[3])) >= ALIKE and abs(moved) < SAME:  # perhaps by chance
+            moved = math.copysign(min(abs(own), SAME), own)
     alike = [d[0] for r in rows if max(map(abs, (d := distance(r))[1:])) < ALIKE]
     between = not is_sheet and bool(alike) and min(alike) <= 0.0 <= max(alike)
     measured = 0 if is_sheet else sum(not r.stated for r in rows)
-    return measured, distance(row), moved, float(between), row.stated
+    return measured, near, moved, float(between), row.stated
+
+
+def _doublings(rate: float, row: Residual) -> float:
+    """Doublings of a drive's bytes/s from *row* to *rate*."""
+    return math.log2(rate / ((row.measured or 0.0) * row.block_size / row.drives))
 
 
 def _was_fitted(scenario: ResolvedScenario) -> bool:

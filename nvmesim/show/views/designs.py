@@ -56,10 +56,12 @@ def best_table(found: Best) -> b.Table:
     rows = []
     for design in found.designs:
         if design.error:
-            rows.append([design.name, "cannot be built", "no", *[""] * 7])
-        rows += [["" if n else design.name, *_state(s)] for n, s in enumerate(design.states)]
-    heads = ("design", "<state", "<goal", "IOPS", "95 % within", "p99 [us]", "CPU", "<load",
-             "rebuild [h]", "<held back by")  # fmt: skip
+            rows.append([design.name, "", "cannot be built", "no", *[""] * 7])
+        holds = words.terabytes(design.usable_bytes or 0)
+        rows += [["", "", *_state(s)] if n else [design.name, holds, *_state(s)]
+                 for n, s in enumerate(design.states)]  # fmt: skip
+    heads = ("design", "usable [TB]", "<state", "<goal", "IOPS", "95 % within", "p99 [us]", "CPU",
+             "<load", "rebuild [h]", "<held back by")  # fmt: skip
     return b.table("Largest loads", heads, rows, notes=found.notes)
 
 
@@ -131,13 +133,17 @@ def _standing(choice: Choice) -> b.Facts:
 def _met(choice: Choice, met: list[Candidate]) -> b.Table:
     what = choice.goal.objective.minimize
     heads = ["candidate", f"{what} [{choice.unit}]" if choice.unit else what, "drives",
-             "power [W]", "IOPS", "p99 [us]", "CPU", "meets the goal", "<fullest part"]  # fmt: skip
+             "usable [TB]", "power [W]", "IOPS", "p99 [us]", "CPU", "meets the goal",
+             "<fullest part"]  # fmt: skip
     rows = []
     for c in met:
-        watts, n = (c.fixed.power, str(c.fixed.drives)) if c.fixed else (None, "")
+        watts, n, holds = None, "", ""
+        if c.fixed:
+            watts, n = c.fixed.power, str(c.fixed.drives)
+            holds = words.terabytes(c.fixed.capacity)
         iops, p99, cost = c.row.get("iops"), c.row.get("lat_p99_us"), c.cost(what)
         rows.append([
-            c.name, f"{cost:,.6g}" if cost < float("inf") else "-", n,
+            c.name, f"{cost:,.6g}" if cost < float("inf") else "-", n, holds,
             "-" if watts is None else f"{watts:,.0f}", words.kiops(iops) if iops else "-",
             f"{p99:,.0f}" if p99 else "-", words.percent(c.row["cpu_logical"]),
             words.chance(c.p_meets), f"{c.row['fullest']} ({words.percent(c.row['utilization'])})",
