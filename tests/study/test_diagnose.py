@@ -18,8 +18,10 @@ from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
 from nvmesim.scenario.load import scenario_from_dict
+from nvmesim.scenario.resolve import resolve
 from nvmesim.show.page import html
 from nvmesim.show.views.measured import diagnosis_blocks
+from nvmesim.study.diagnosis import evidence
 from nvmesim.study.diagnosis.diagnose import WAITS
 from nvmesim.study.diagnosis.evidence import (
     RULED,
@@ -36,6 +38,7 @@ from nvmesim.study.diagnosis.evidence import (
     of_arrays,
     probabilities,
     rows_of,
+    slots_of_a_request,
 )
 from nvmesim.study.diagnosis.findings import (
     ComparedRow,
@@ -687,6 +690,56 @@ def test_what_nothing_explains_is_none_of_these(tmp_path):
     found = ns.diagnose(tomllib.loads(SERVER), [path], workers=1)
     assert found_codes(found)[0] == "unknown"
     assert found.healthy < 0.01
+
+
+def test_where_no_mistake_fits_it_is_said_what_was_tried_and_what_to_measure(tmp_path, capfd):
+    """Twice as fast in both rows: no mistake makes a server faster, and "nothing" is no answer."""
+    server, rows = tmp_path / "server.toml", tmp_path / "rows.csv"
+    server.write_text(SERVER)
+    rows.write_text("op,block_size,jobs,iodepth,iops\nrandread,4 KiB,4,32,2900000\n"
+                    "randread,4 KiB,1,1,34000\n")  # fmt: skip
+    assert run_command(["diagnose", str(server), str(rows), "--json", "--workers", "1"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert not any(row["inside"] for row in found["rows"])
+    assert len(found["tried"]) > 20
+    name, off = found["nearest"]
+    least = min(r["measured"] / r["predicted"]["value"] - 1 for r in found["rows"])
+    assert off > least > 0.5
+    ends = found["next"]
+    assert (ends["drives"], ends["tells"]) == (1, ["nothing is wrong"])
+    (alone,) = ends["iops"]
+    assert alone == pytest.approx(found["rows"][1]["predicted"]["value"], rel=0.05)
+    loaded = Diagnosis("s", (ComparedRow("a", 4e5, Interval(2e5, 1.5e5, 3e5), None, None),), 0.6,
+                       (Explanation("unknown", "none of these", 0.4, {}, None),), None,
+                       tried=("link", "guest"), nearest=(name, off))  # fmt: skip
+    text = html(diagnosis_blocks(loaded))
+    assert all(said in text for said in ("+100 %", "link, guest", name, f"{100 * off:+.0f} %"))
+    one = replace(loaded, explanations=(Explanation("link", "", 0.3, {}, None),))
+    assert not one.is_unexplained
+    assert loaded.is_unexplained
+
+
+@pytest.mark.parametrize(("raid", "read", "size", "slots"), [
+    ("", 0.0, "4 KiB", 1), ("", 0.0, "128 KiB", 32), ("raid10", 0.0, "4 KiB", 2),
+    ("raid5", 0.0, "4 KiB", 2), ("raid6", 0.0, "16 KiB", 12), ("raid5", 0.7, "4 KiB", 1),
+])  # fmt: skip
+def test_a_short_run_is_as_long_as_buffers_take_to_fill(raid, read, size, slots):
+    tables = tomllib.loads(SERVER)
+    tables["drives"][0] |= {"profile": "intel-p4610-1.6tb"}
+    tables["workload"] = [{"read": read, "block_size": size, "threads": 1, "outstanding": 1}]
+    if raid:
+        tables["volume"] = [{"raid": raid, "chunk": "64 KiB"}]
+    assert slots_of_a_request(resolve(scenario_from_dict(tables))) == pytest.approx(slots)
+
+
+def test_a_change_without_effect_on_a_load_is_not_simulated_again(monkeypatch):
+    runs, loads, _ = server_of()
+    seen = []
+    monkeypatch.setattr(evidence, "_window", lambda *given: seen.append(given))
+    wanted = [({}, loads[0]), ({"workload.*.sync": "dsync"}, loads[0]), ({}, loads[1]),
+              ({"workload.*.sync": "dsync"}, loads[1])]  # fmt: skip
+    runs.figures(wanted, "")
+    assert len(seen) == 3
 
 
 def test_the_place_of_the_workload_is_that_of_all_rows(tmp_path):

@@ -27,8 +27,6 @@ LISTED: Final = 20
 """Measurements of a file that are shown unless all are asked for."""
 LIKELY: Final = 0.01
 """Probability of an explanation that is shown; JSON has all."""
-MINOR: Final = 0.05
-"""The same of one below which only its name is."""
 SURE: Final = 0.5
 """Probability that nothing is wrong from which no explanation is shown."""
 CLEAR: Final = 0.8
@@ -121,6 +119,8 @@ def diagnosis_page(found: Diagnosis) -> str:
 
 def diagnosis_blocks(found: Diagnosis) -> list[Block]:
     """Rows beside their predictions, what to measure next, what explains the difference."""
+    from nvmesim.study.diagnosis.findings import FITS
+
     wide = max((row.predicted for row in found.rows), key=lambda p: p.high / p.low)
     is_calm = _is_calm(found)
     shown: list[Block] = [Line(_headline(found), "head"), _compared(found)]
@@ -129,10 +129,12 @@ def diagnosis_blocks(found: Diagnosis) -> list[Block]:
             f"{_around(wide)} is wide: what costs less would not be seen. `nvmesim measure` and a "
             "profile of this drive narrow all rows; another load tells more of the server."
         ))  # fmt: skip
+    if found.is_unexplained:
+        shown.append(_unexplained(found))
     if not is_calm or (found.next is not None and wide.high / wide.low > WIDE):
         shown.append(Line(_next(found), "head"))
     if not is_calm:
-        likely = [e for e in found.explanations if e.probability >= MINOR]
+        likely = [e for e in found.explanations if e.probability >= FITS]
         shown.append(_explanations(found))
         shown += [block for e in likely for block in _advice(e)]
     noted = (*found.notes, *(f"left out: {reason}" for reason in found.left_out))
@@ -153,6 +155,17 @@ def _compared(found: Diagnosis) -> Block:
     return table("Measured beside predicted", headings, rows)
 
 
+def _unexplained(found: Diagnosis) -> Facts:
+    """What was tried in vain, how far off the rows are, and what comes nearest."""
+    off = [100 * (row.measured / row.predicted.value - 1) for row in found.rows]
+    nearest = "none changes what these rows show"
+    if found.nearest is not None:
+        name, left = found.nearest
+        nearest = f"{name}; a row is still {100 * left:+.0f} % off"
+    return Facts((("rows are", f"{min(off):+.0f} to {max(off):+.0f} % off"), ("nearest", nearest),
+                  ("tried", ", ".join(found.tried))))  # fmt: skip
+
+
 def _explanations(found: Diagnosis) -> Block:
     """What may be different, the likeliest first; those that no row tells apart have one letter."""
     letters: dict[str, str] = {}
@@ -164,7 +177,10 @@ def _explanations(found: Diagnosis) -> Block:
             letters |= dict.fromkeys({e.code, *group}, letter)
     rows = [(e.probability, e.name, "" if e.iops is None else format_iops(e.iops.value),
              letters.get(e.code, "")) for e in listed]  # fmt: skip
-    rows.append((found.healthy, "nothing: it is as its scenario says", "", ""))
+    nothing = "nothing: it is as its scenario says"
+    if found.is_unexplained:
+        nothing = "no mistake: the prediction is off by so much"
+    rows.append((found.healthy, nothing, "", ""))
     rows.sort(key=lambda row: -row[0])
     worst = _worst(found).label
     notes = [f"it would do: under {worst}, if that is so"]
@@ -202,13 +218,13 @@ def _headline(found: Diagnosis) -> str:
         )
     worst = _worst(found)
     told = "something is different on this server"
-    if found.healthy >= SURE:
-        most = max((e.probability for e in found.explanations if e.code != "unknown"), default=0.0)
-        usual = "no usual mistake explains it"
-        if most >= MINOR:
-            usual = f"the likeliest mistake has {most:.0%}"
+    if found.is_unexplained or found.healthy >= SURE:
+        why = f"none of the {len(found.tried)} usual mistakes that were tried fits"
+        if not found.is_unexplained:
+            known = (e.probability for e in found.explanations if e.code != "unknown")
+            why = f"the likeliest mistake has {max(known):.0%}"
         told = (
-            f"{rows - inside} of {plural(rows, 'row')} outside, and {usual}; "
+            f"{rows - inside} of {plural(rows, 'row')} outside, and {why}; "
             "check first that the scenario is what was measured (drives, RAID, file or device)"
         )
     elif all(found.healthy >= e.probability for e in found.explanations):
@@ -236,6 +252,8 @@ def _around(interval: Interval) -> str:
 def _next(found: Diagnosis) -> str:
     """What to measure next, as a row of a table of points."""
     if found.next is None:
+        if found.is_unexplained:
+            return "Measure a row at another depth or size, and ask again with it."
         if sum(e.probability >= LIKELY for e in found.explanations) < 2:
             return "What explains it:"
         return "No quick measurement tells the likeliest apart: check what each of them names."
@@ -246,5 +264,5 @@ def _next(found: Diagnosis) -> str:
     jobs = plural(load["jobs"], "job")
     return (
         f"Measure next: {where} with {load['op']} of {load['block_size']}, {jobs} at "
-        f"depth {load['iodepth']}, and ask again with that row added. {ends[0]}; {ends[1]}."
+        f"depth {load['iodepth']}, and ask again with that row added. {'; '.join(ends)}."
     )

@@ -275,14 +275,33 @@ class Search:
                 ))  # fmt: skip
         explanations += [Explanation("unknown", "none of these", chances["unknown"], {}, None)]
         explanations.sort(key=lambda e: -e.probability)
-        return Diagnosis(
+        tried = dict.fromkeys(m.code for one in (*whole, *hopeless) for m in one.mistakes)
+        found = Diagnosis(
             scenario=str(self._tables.get("name") or "scenario"),
             rows=self.compared,
             healthy=chances["healthy"],
             explanations=tuple(explanations),
             next=self._next(chances["healthy"], explanations),
             left_out=left_out,
+            tried=tuple(tried),
+            nearest=next(map(self._left, likeliest.values()), None),
         )
+        if found.next is None and found.is_unexplained:
+            found = replace(found, next=self._further())
+        return found
+
+    def _left(self, one: Trial) -> tuple[str, float]:
+        """Name of *one*, and what it leaves of the row that it misses most."""
+        rates = one.ratios[self._is_rate]
+        return one.name, math.expm1(rates[np.abs(rates).argmax()])
+
+    def _further(self) -> NextMeasurement | None:
+        """A row that says where to look: of one drive alone, else of another load."""
+        loads = sorted(self._loads(), key=lambda one: one[1] is None)
+        found = self._runs.figures([({}, loads[0][0])], "what to measure next") if loads else [None]
+        if found[0] is None:
+            return None
+        return NextMeasurement(*loads[0], tells=("nothing is wrong",), iops=(found[0]["iops"],))
 
     def _filled(self, seen: Trials) -> list[Trial]:
         """*seen*, and what lies between neighbours of a family, by the name of the nearer one.

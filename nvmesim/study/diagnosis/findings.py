@@ -11,6 +11,8 @@ from nvmesim.study.diagnosis.evidence import LEAST_NOISE, Change
 
 STRAY: Final = 0.25
 """Share of a healthy server's rows that may lie outside of their intervals."""
+FITS: Final = 0.05
+"""Least probability of an explanation that is said to fit."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,9 @@ class NextMeasurement:
     workload: Mapping[str, Any]
     drives: int | None
     """Number of drives that are loaded, alone; None: the whole."""
-    tells: tuple[str, str]
-    """The two explanations between which it decides."""
-    iops: tuple[float, float]
+    tells: tuple[str, ...]
+    """The two explanations between which it decides; one alone where none fits."""
+    iops: tuple[float, ...]
     """Predicted under each."""
 
     def to_json(self) -> dict[str, Any]:
@@ -104,13 +106,27 @@ class Diagnosis:
     """Rows that could not be compared, and why."""
     notes: tuple[str, ...] = ()
     """What the captures say of how they measured."""
+    tried: tuple[str, ...] = ()
+    """Codes of all mistakes of which a form was simulated."""
+    nearest: tuple[str, float] | None = None
+    """The form that fits best, and how far off it leaves the row that it misses most, relative;
+    None: none changes what these rows show."""
 
     @property
     def is_healthy(self) -> bool:
         """True if nothing explains the rows better than the scenario as it is, and it does."""
-        outside = sum(not row.is_inside for row in self.rows)
         is_likeliest = all(self.healthy >= e.probability for e in self.explanations)
-        return is_likeliest and outside <= STRAY * len(self.rows)
+        return is_likeliest and not self._are_outside
+
+    @property
+    def is_unexplained(self) -> bool:
+        """True if rows lie outside of their intervals and no mistake that was tried fits them."""
+        known = (e.probability for e in self.explanations if e.code != "unknown")
+        return self._are_outside and max(known, default=0.0) < FITS
+
+    @property
+    def _are_outside(self) -> bool:
+        return sum(not row.is_inside for row in self.rows) > STRAY * len(self.rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `diagnose --json` prints."""
