@@ -15,9 +15,10 @@ from nvmesim.catalog.profile import DriveProfile, Profile, Quantity
 from nvmesim.catalog.toml import show_quantity
 from nvmesim.errors import InputError, nearest
 from nvmesim.predict.result import Result
-from nvmesim.predict.simulate import RunOptions, measured
+from nvmesim.predict.simulate import RunOptions, simulate
 from nvmesim.predict.uncertainty.model_error import model_error
 from nvmesim.predict.uncertainty.numbers import NEVER, WHOLE, Z95, spread_of
+from nvmesim.predict.uncertainty.parts import Span
 from nvmesim.predict.uncertainty.standing import ALIKE
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
@@ -92,10 +93,12 @@ def sensitivity(
     Columns: input, basis, stated (whether it has an interval of its own; else *spread* is taken, or
     what its basis says), value, low, high, at_low, at_high (the metric there), change_low,
     change_high (relative to the base), swing, share (of the variance of the whole interval: Sobol's
-    total index on a quadratic through the three points, inputs taken as independent), whole (the
-    interval's relative half-width), measure (what would tell the input, and others with it) and
-    without (what is left of the interval then). The parts "misfit", "model" and "simulation" are
-    rows as well; one drive captured at the asked load leaves the model's error of a row so near.
+    total index on a quadratic through the three points; numbers that were fitted together make up
+    for each other, so the inputs' shares are of what `simulate` says that all do at once), whole
+    (the interval's relative half-width, as of `simulate`), measure (what would tell the input, and
+    others with it) and without (what is left of the interval then). The parts "misfit", "model"
+    and "simulation" are rows as well; one drive captured at the asked load leaves the model's
+    error of a row so near.
     *which* "all" (the default) adds numbers that are measured or fitted.
     `nvmesim.show.charts.sweep.tornado` draws it.
     """
@@ -115,7 +118,8 @@ def sensitivity(
             progress(f"{done} of {len(asked)} runs", done / len(asked))
 
     with ThreadPoolExecutor(1) as pool:  # beside the others, not after them
-        whole = pool.submit(_whole, resolved, seed) if metric in FIGURES else None
+        quiet = RunOptions(seed=seed, reliefs=False, over_time=False)
+        whole = pool.submit(simulate, resolved, quiet) if metric in FIGURES else None
         answers = simulated_rows(asked, settings, workers, say)
     unmoved = answers[0].get(metric)
     if not unmoved:
@@ -130,20 +134,28 @@ def sensitivity(
              load, capture)
         for i, one in enumerate(inputs)
     ]  # fmt: skip
-    if result is not None:
-        rows += _parts(result, FIGURES[metric], capture, was_captured)
-    return _frame(rows)
+    figures = {} if result is None else result.certainty.figures
+    parts = figures.get(FIGURES.get(metric, ""))
+    if result is None or parts is None:
+        return _frame(rows)
+    alone = sum(row["variance"] for row in rows)
+    together = variance_of(parts.numbers) / alone if alone > 0 else 0.0
+    rows = [{**row, "variance": row["variance"] * together} for row in rows]
+    rows += _parts(result, FIGURES[metric], capture, was_captured)
+    return _frame(rows, parts.total)
 
 
-def _whole(scenario: ResolvedScenario, seed: int | None) -> Result:
-    """A run as `nvmesim run` makes it; what the numbers do together is not asked: each is."""
-    run = measured(scenario, RunOptions(seed=seed, over_time=False))
-    run.judge()
-    return run.result("compiled", run.spent_s)
+def variance_of(span: Span) -> float:
+    """Return the variance of a 95 % interval of a logarithm, its two sides alike in it.
+
+    >>> round(variance_of((0.196, 0.196)), 4)
+    0.01
+    """
+    return (span[0] ** 2 + span[1] ** 2) / 2 / Z95**2
 
 
-def _frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
-    """All rows with what each carries of the whole interval, most first.
+def _frame(rows: Sequence[dict[str, Any]], interval: Span | None = None) -> pl.DataFrame:
+    """All rows with what each carries of the whole *interval*, most first; None: of their sum.
 
     Each has its ``variance``, of the answer's logarithm, and what is ``left`` of that once it has
     been measured.
@@ -155,8 +167,11 @@ def _frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
         taken[row["measure"]] = taken.get(row["measure"], 0.0) + gain
     for row in rows:
         row["share"] = row["variance"] / whole if whole > 0 else 0.0
-        left = max(0.0, whole - taken[row["measure"]])
-        row["without"], row["whole"] = (math.expm1(Z95 * math.sqrt(v)) for v in (left, whole))
+        left = max(0.0, whole - taken[row["measure"]]) / whole if whole > 0 else 0.0
+        down, up = interval or (Z95 * math.sqrt(whole),) * 2
+        row["without"], row["whole"] = (
+            (math.exp(up * x) - math.exp(-down * x)) / 2 for x in (math.sqrt(left), 1.0)
+        )
     return pl.DataFrame(rows, schema=_SCHEMA).sort("share", descending=True)
 
 
@@ -207,13 +222,13 @@ def _parts(
     if parts is None:
         return []
     standing = result.certainty.standing
-    misfit, model, chance = (max(p) for p in (parts.misfit, parts.model, parts.simulation))
+    misfit, model, chance = map(variance_of, (parts.misfit, parts.model, parts.simulation))
     near = replace(  # one drive at this load is a row, too, and the nearest
         standing, rows=max(CAPTURED, standing.rows + 1), depth=0.0, size=0.0, read=0.0, moved=0.0,
         sheet="", cache=0.0,
     )  # fmt: skip
-    left, measure = max(model_error(near, figure).span), capture
-    if was_captured or left > WORTH * model:
+    left, measure = variance_of(model_error(near, figure).span), capture
+    if was_captured or left > WORTH**2 * model:
         left = model
         measure = f"measure a server of this class ({standing.model_class}) as a set of its own"
     listed = (
@@ -222,8 +237,8 @@ def _parts(
     )  # fmt: skip
     return [
         {"input": name, "basis": "part", "stated": True, "value": "", "swing": 0.0,
-         "variance": (half / Z95) ** 2, "left": (rest / Z95) ** 2, "measure": measure}
-        for name, half, rest, measure in listed
+         "variance": own, "left": rest, "measure": measure}
+        for name, own, rest, measure in listed
     ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from nvmesim.predict.simulate import compare
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.load import with_values as put
 from nvmesim.study.rank import is_behind
+from tests.servers import one_server
 
 SEEDS = 30
 SMALL = """
@@ -289,6 +290,20 @@ def test_the_widest_input_comes_first_and_unknown_ones_are_refused(small):
         ns.sensitivity(small, metric="iosp")
     with pytest.raises(InputError, match="out of range"):
         ns.sensitivity(small, spread=1.5)
+
+
+@pytest.mark.parametrize("metric", ["iops", "lat_p99_us"])
+def test_the_whole_is_the_interval_that_a_run_prints(metric):
+    """Of a fitted drive, whose numbers make up for each other: 15 times as wide one by one."""
+    asked = one_server("samsung-980pro-1tb", {"threads_total": 4, "outstanding": 32}, 4)
+    total = ns.simulate(scenario_from_dict(asked), reliefs=False).total
+    value, low, high = total.iops.value, total.iops.low, total.iops.high
+    if metric != "iops":
+        value, (low, high) = total.latency.percentiles[99.0], total.latency.intervals["p99"]
+    frame = ns.sensitivity(asked, metric=metric, requests=40_000)
+    assert frame["whole"][0] == pytest.approx((high - low) / 2 / value, rel=0.02)
+    assert frame["share"].sum() == pytest.approx(1)
+    assert frame["without"].max() <= frame["whole"][0] * (1 + 1e-9)
 
 
 @pytest.mark.long

@@ -102,7 +102,7 @@ def sensitivity_blocks(
     heads = ("input", "<value", "<basis", "<range", "at low", "at high", "share", "once known")
     notes = [
         f"at low, at high: change of {name} with the input at the ends of its range; share: of "
-        "all of the interval; once known: how wide the interval would be then"
+        "all of the interval, as run prints it; once known: how wide the interval would be then"
     ]
     if left := len(frame) - len(shown):
         notes.append(f"{words.plural(left, 'input')} more (-o writes all)")
