@@ -321,7 +321,7 @@ def spoken(lowered: Lowered, totals: Totals, full: SaturatedStation) -> str:
         return f"the {part} of all {len(names)} drives"
     first, last = names[min(same)], names[max(same)]
     in_row = max(same) - min(same) + 1 == len(same)
-    listed = f"{first} to {last}" if in_row else f"{len(same)} drives, {first} to {last}"
+    listed = f"{first} to {last}" if in_row else f"{len(same)} of the {len(names)} drives"
     return f"the {part} of {listed}"
 
 

@@ -248,7 +248,8 @@ def load_words(scenario: ResolvedScenario) -> str:
     kind = "rand" if group.access == "random" else ""
     name = {1.0: f"{kind}read", 0.0: f"{kind}write"}.get(group.read)
     name = name or f"{kind}rw {100 * group.read:g} %"
-    size = format_size(group.block_sizes[0][0])
+    sizes = [(format_size(n), f" ({share:.0%})" * (share < 1)) for n, share in group.block_sizes]
+    size = ", ".join(map("".join, sizes))
     depth = max(1, round(group.in_flight / max(1, len(scenario.drives))))
     return f"{name} of {size}" + ("" if group.is_open else f" at depth {depth}")
 

@@ -11,7 +11,9 @@ from nvmesim.errors import InputError
 from nvmesim.predict.simulate import compare
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.load import with_values as put
+from nvmesim.scenario.resolve import resolve
 from nvmesim.study.rank import is_behind
+from nvmesim.study.sensitivity import load_words
 from tests.servers import one_server
 
 SEEDS = 30
@@ -290,6 +292,15 @@ def test_the_widest_input_comes_first_and_unknown_ones_are_refused(small):
         ns.sensitivity(small, metric="iosp")
     with pytest.raises(InputError, match="out of range"):
         ns.sensitivity(small, spread=1.5)
+
+
+def test_a_capture_that_is_asked_for_has_all_sizes_of_the_load():
+    asked = one_server("intel-p4610-1.6tb", {
+        "threads_total": 4, "outstanding": 8, "read": 0.65,
+        "block_size": {"4 KiB": 0.75, "64 KiB": 0.25},
+    }, 4)  # fmt: skip
+    words = load_words(resolve(scenario_from_dict(asked)))
+    assert words == "randrw 65 % of 4 KiB (75%), 64 KiB (25%) at depth 8"
 
 
 @pytest.mark.parametrize("metric", ["iops", "lat_p99_us"])
