@@ -270,11 +270,13 @@ def standing(
     """Return where the prediction of *scenario* stands.
 
     By the fewest rows of its drives, and by the drive whose nearest row is farthest. *traffic* has
-    the bytes/s of each drive, as predicted; empty before that is known.
+    the bytes/s of each drive, as predicted, those that do nothing (a missing member) with none;
+    empty before that is known.
     """
     rates = traffic or [0.0] * len(scenario.drives)
     each = [_of(drive.profile, scenario, rate)
-            for drive, rate in zip(scenario.drives, rates, strict=True)]  # fmt: skip
+            for drive, rate in zip(scenario.drives, rates, strict=True)
+            if rate or not any(rates)]  # fmt: skip
     if model_class == CPU_BOUND:  # then the stack must have been captured
         stacks = {c.stack for d in scenario.drives if (c := d.profile.captured) and c.stack}
         each = each if stacks <= {scenario.stack.name} else []
