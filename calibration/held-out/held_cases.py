@@ -3,7 +3,7 @@
 A case is one drive or server of one source: its rows in ``rows.csv`` and what is known of its host
 in ``cases.toml`` (this folder). Servers say which rows are fitted (small
 configurations) and which are predicted (large ones). Single drives say nothing: `splits` fits k of
-their rows and predicts the others; but captures as people mail them (`single` in ``cases.toml``)
+their rows and predicts the others; but captures as people mail them (`mailed` in ``cases.toml``)
 say it, too.
 """
 
@@ -126,8 +126,9 @@ class HeldCase:
 
     @property
     def is_server(self) -> bool:
-        """True if the rows say which are fitted, and it is no single drive."""
-        return self.has_roles and not self.facts.get("single")
+        """True if the rows say which are fitted, and they are no mailed ones of a single drive."""
+        is_single = self.facts.get("mailed") and all(row.drives == 1 for row in self.rows)
+        return self.has_roles and not is_single
 
     @property
     def has_roles(self) -> bool:

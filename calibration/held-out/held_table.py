@@ -142,7 +142,7 @@ def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
     """
     other = {
         c.name for c in find_cases()
-        if c.facts.get("cached") or c.facts.get("catalog", c.facts.get("like")) == DISK
+        if c.facts.get("cached") or c.facts.get("mailed") or c.facts.get("catalog", c.facts.get("like")) == DISK
     }  # fmt: skip
     refused = {(f.case, f.split) for a in answers for f in a.failures if f.what == "refused"}
     return [

@@ -185,8 +185,7 @@ class Standing:
     between: float = 0.0
     """1 if rows of this size and share of reads are shallower and deeper, on as many drives."""
     clock: float = 0.0
-    """1 if the clock of the server's CPUs is stated, 0 if it may be any within an interval. It says
-    something of a load that a processor stops."""
+    """1 if the clock of the server's CPUs is stated, 0 if it may be any within an interval."""
     cache: float = 0.0
     """1 if the nearest row is a data sheet's of a client drive: it speaks of the cache."""
     fitted: float = 0.0
@@ -233,8 +232,7 @@ class Standing:
             float(limit == "latency-bound"),
             float(is_sheet and self.sheet in ("random reads", "sequential")),
             float(is_sheet and self.sheet == "random writes"), self.between,
-            min(abs(self.size), FAR) if self.rows else 0.0, self.clock * (limit == "cpu"),
-            self.cache,
+            min(abs(self.size), FAR) if self.rows else 0.0, self.clock, self.cache,
         )  # fmt: skip
 
     def _moved(self) -> float:
