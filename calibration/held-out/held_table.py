@@ -138,11 +138,13 @@ def held_misses(answers: Sequence[CaseAnswer]) -> list[Miss]:
     """Return how far the model was off on each held-out row that tells about it.
 
     Hard disks, and rows of a controller's cache, are left out: the numbers are learned for flash.
+    Mailed captures too: they tell whether intervals hold for hosts that are hardly described.
     So are fits that are refused: no prediction is made with them unless it is forced.
     """
     other = {
         c.name for c in find_cases()
-        if c.facts.get("cached") or c.facts.get("mailed") or c.facts.get("catalog", c.facts.get("like")) == DISK
+        if c.facts.get("cached") or c.facts.get("mailed")
+        or c.facts.get("catalog", c.facts.get("like")) == DISK
     }  # fmt: skip
     refused = {(f.case, f.split) for a in answers for f in a.failures if f.what == "refused"}
     return [
