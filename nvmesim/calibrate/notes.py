@@ -1,10 +1,8 @@
 """Notes of a fit on the files it read, and on points that no drive of this model makes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
@@ -12,9 +10,6 @@ from nvmesim.capture.capture import Captures
 from nvmesim.capture.caveats import THIN
 from nvmesim.capture.readers.fio.log_rows import DRIFTING
 from nvmesim.warning import has
-
-if TYPE_CHECKING:
-    from nvmesim.calibrate.points import Point
 
 LISTED: Final = 4
 DRIFT: Final = 0.2
@@ -114,14 +109,12 @@ def _drifts_of(series: pl.DataFrame) -> list[str]:
     return texts
 
 
-def short_tails(points: Sequence[Point], percents: Sequence[float], least: int) -> list[str]:
-    """Name the *points* that have less than *least* requests beyond one of *percents*."""
-    few = [
-        f"{p.name} (p{q:g})"
-        for p in points
-        for q in percents
-        if p.percentiles_s and p.count and p.count * (1 - q / 100) < least
-    ]
+def short_tails(
+    rows: Sequence[tuple[str, int]], percents: Sequence[float], least: int
+) -> list[str]:
+    """Name the *rows*, name and requests, that have less than *least* beyond one of *percents*."""
+    few = [f"{name} (p{q:g})" for name, count in rows for q in percents
+           if count * (1 - q / 100) < least]  # fmt: skip
     if not few:
         return []
     return [f"fewer than {least} requests beyond a percentile, not fitted: {named(few, 6)}"]

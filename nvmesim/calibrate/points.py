@@ -238,7 +238,8 @@ def points_of(captures: Captures) -> tuple[list[Point], list[str]]:
         )
     if dropped:
         said.append(f"measured more than once, the longest run is used and not: {named(dropped)}")
-    said += short_tails(points, PERCENTS, MIN_BEYOND)
+    counted = [(p.name, p.count) for p in points if p.percentiles_s and p.count]
+    said += short_tails(counted, PERCENTS, MIN_BEYOND)
     return points, [*said, *doubts(captures, {p.source for p in points})]
 
 

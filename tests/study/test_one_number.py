@@ -128,4 +128,4 @@ def test_buffers_start_full_or_it_is_said_that_they_are_not_steady():
     measured = ready.measure(RunGoal(None, 6_000))
     assert not measured.converged
     assert [w.code for w in measured.warnings] == ["filling"]
-    assert "6,000 requests" in measured.warnings[0]
+    assert "6,000 simulated requests" in measured.warnings[0]
