@@ -184,7 +184,7 @@ sources: larger requests moved 5 to 150 times the bytes of small ones, but for t
 def is_slow(points: Sequence[Point], *, read: bool) -> bool:
     """True if deep, small, random rows of *points* are of a slow device, by *read* or write.
 
-    Where no row is of writes, slow reads tell.
+    Where no row is of writes, slow reads tell. Data sheets speak of drives, whatever they state.
 
     >>> rows = [Point("", 0.0, True, 4096, 1, 256, 2998.0, None)]
     >>> is_slow(rows, read=False), is_slow(rows, read=True)
@@ -193,7 +193,8 @@ def is_slow(points: Sequence[Point], *, read: bool) -> bool:
     rates = {share: [
         p.iops / p.targets for p in points
         if p.read_fraction == share and p.random and p.block_size <= SMALL
-        and p.outstanding >= DEEP * p.targets and not (p.sync or p.rate or p.is_cpu_bound)
+        and p.outstanding >= DEEP * p.targets
+        and not (p.sync or p.rate or p.is_cpu_bound or p.is_stated)
     ] for share in (0.0, 1.0)}  # fmt: skip
     rate = max(rates[float(read)] or rates[1.0], default=SLOW)
     return rate < SLOW
