@@ -246,7 +246,8 @@ def _fit(
     used = without_bursts(which_rows.of_the_drive(points, included, notes), host, notes)
     free = used if limits is None else limits.below(used)
     rows = which_rows.divided(points, free, host, notes)
-    blank = drive_of_rows(points, host, name, measured.captured_on, included)
+    shown = points if limits is None else free or points  # rows at a limit are none of the drive
+    blank = drive_of_rows(shown, host, name, measured.captured_on, included)
     best, others = _best(Evidence(rows, host, limits, notes, tell), blank)
     others = explanations.bridged(best, others, host.link, used)
     profile = best.profile
