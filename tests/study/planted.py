@@ -29,8 +29,8 @@ from nvmesim.errors import InputError
 from nvmesim.predict.simulate import simulate
 from nvmesim.study.diagnosis import diagnose as module
 from nvmesim.study.diagnosis.diagnose import diagnose
-from nvmesim.study.diagnosis.evidence import ShortRuns
 from nvmesim.study.diagnosis.findings import Diagnosis
+from nvmesim.study.diagnosis.short_runs import ShortRuns
 from nvmesim.units import parse_size
 
 NOISE: Final = 0.015

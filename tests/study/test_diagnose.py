@@ -21,14 +21,13 @@ from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.show.page import html
 from nvmesim.show.views.measured import diagnosis_blocks
-from nvmesim.study.diagnosis import evidence
+from nvmesim.study.diagnosis import short_runs
 from nvmesim.study.diagnosis.diagnose import WAITS
 from nvmesim.study.diagnosis.evidence import (
     RULED,
     SLICED,
     ErrorScale,
     MeasuredRow,
-    ShortRuns,
     log_likelihood,
     log_likelihood_as_is,
     log_likelihoods,
@@ -38,7 +37,6 @@ from nvmesim.study.diagnosis.evidence import (
     of_arrays,
     probabilities,
     rows_of,
-    slots_of_a_request,
 )
 from nvmesim.study.diagnosis.findings import (
     ComparedRow,
@@ -58,6 +56,7 @@ from nvmesim.study.diagnosis.server import (
     NOT_VIRTUAL,
     Server,
 )
+from nvmesim.study.diagnosis.short_runs import ShortRuns, slots_of_a_request
 from tests.study.planted import (
     PLANTED,
     captured,
@@ -735,7 +734,7 @@ def test_a_short_run_is_as_long_as_buffers_take_to_fill(raid, read, size, slots)
 def test_a_change_without_effect_on_a_load_is_not_simulated_again(monkeypatch):
     runs, loads, _ = server_of()
     seen = []
-    monkeypatch.setattr(evidence, "_window", lambda *given: seen.append(given))
+    monkeypatch.setattr(short_runs, "_window", lambda *given: seen.append(given))
     wanted = [({}, loads[0]), ({"workload.*.sync": "dsync"}, loads[0]), ({}, loads[1]),
               ({"workload.*.sync": "dsync"}, loads[1])]  # fmt: skip
     runs.figures(wanted, "")

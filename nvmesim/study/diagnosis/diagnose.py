@@ -28,7 +28,6 @@ from nvmesim.study.diagnosis.evidence import (
     TAIL_NOISE,
     ErrorScale,
     MeasuredRow,
-    ShortRuns,
     log_likelihood,
     log_likelihood_as_is,
     log_likelihoods,
@@ -51,6 +50,7 @@ from nvmesim.study.diagnosis.findings import (
 from nvmesim.study.diagnosis.mistakes import Trial, known, read_files, told_by
 from nvmesim.study.diagnosis.ranges import DELAYS_US, Grid, change_of
 from nvmesim.study.diagnosis.server import Server, Variant
+from nvmesim.study.diagnosis.short_runs import ShortRuns
 from nvmesim.study.sweep.api import Progress, tables_of
 
 POOR: Final = 3.0

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.uncertainty.numbers import Z95
-from nvmesim.study.diagnosis.evidence import LEAST_NOISE, Change
+from nvmesim.study.diagnosis.evidence import LEAST_NOISE
+from nvmesim.study.diagnosis.short_runs import Change
 
 STRAY: Final = 0.25
 """Share of a healthy server's rows that may lie outside of their intervals."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 from nvmesim.catalog.load import get
 from nvmesim.catalog.profile import DriveProfile
 from nvmesim.scenario.hardware import VMD_LANES
-from nvmesim.study.diagnosis.evidence import Change
 from nvmesim.study.diagnosis.server import Server, Variant
+from nvmesim.study.diagnosis.short_runs import Change
 from nvmesim.units import parse_time_ps
 
 LINKS: Final = ((1, 1, 2.0), (0, 2, 1.0), (0, 4, 1.0), (2, 1, 0.5), (1, 4, 0.5))

@@ -23,10 +23,10 @@ from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import PathText, read_captures
 from nvmesim.capture.text import shown
 from nvmesim.errors import CaptureError
-from nvmesim.study.diagnosis.evidence import Change
 from nvmesim.study.diagnosis.forms import MADE, Variants
 from nvmesim.study.diagnosis.ranges import Range, range_of
 from nvmesim.study.diagnosis.server import Server, Variant
+from nvmesim.study.diagnosis.short_runs import Change
 
 MOST: Final = 1 << 20
 """Bytes of a file that are looked at."""

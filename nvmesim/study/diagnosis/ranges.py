@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from nvmesim.array_types import Bools, Floats
-from nvmesim.study.diagnosis.evidence import Change, MeasuredRow, mean_size
+from nvmesim.study.diagnosis.evidence import MeasuredRow, mean_size
+from nvmesim.study.diagnosis.short_runs import Change
 from nvmesim.units import PS_PER_S
 
 DELAYS_US: Final = tuple(20.0 * 5.0**n for n in range(6))

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 from nvmesim.catalog.toml import quantity_at, show_value
 from nvmesim.scenario.loads.fio_options import synchronous_engines
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.evidence import Change, MeasuredRow, mean_size
+from nvmesim.study.diagnosis.evidence import MeasuredRow, mean_size
+from nvmesim.study.diagnosis.short_runs import Change
 
 STATED: Final = 60.0
 """Times as common the page cache is where all rows state it (assumed)."""

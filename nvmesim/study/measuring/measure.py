@@ -38,7 +38,7 @@ from nvmesim.predict.uncertainty.numbers import Z95, Factor, factors, label_of, 
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.resolved import ResolvedScenario
-from nvmesim.study.diagnosis.evidence import short_window
+from nvmesim.study.diagnosis.short_runs import short_window
 from nvmesim.study.measuring.machine import Machine, Target
 from nvmesim.study.measuring.rows import PLAN, RAMP, SETTLE, Row, options
 
