@@ -91,7 +91,7 @@ class StripeRows:
         whole = costs.whole.value
         return self._ps(cycles * (whole + (1 - whole) * reads))
 
-    def _lock_row(self, n: int) -> Row:
+    def _lock_row(self, n: float) -> Row:
         """Half of the time that the locks of *n* rows take, by the CPUs that take part."""
         cpus = sum(socket.logical_cpus for socket in self._scenario.sockets)
         takers = min(cpus, self._volume.workers + sum(g.n_threads for g in self._groups))
@@ -106,10 +106,14 @@ class StripeRows:
         return self._handled(round(n * self._row_ps(reads) + xor_ps), n)
 
     def read_rows(self, n: int, lost: float) -> list[Row]:
-        """Handling of reads of which *lost* (a share) must be computed from the other members."""
-        return self._handled(round(n * self._row_ps(0.0) * lost), n) if lost > 0 else []
+        """Handling of reads of which *lost* (a share) must be computed from the other members.
 
-    def _handled(self, time: int, n: int) -> list[Row]:
+        The others pass the stripe cache by (chunk_aligned_read): each read has the mean of both,
+        and both halves of the locks where a worker has it.
+        """
+        return self._handled(round(n * lost * self._row_ps(0.0)), 2 * n * lost) if lost > 0 else []
+
+    def _handled(self, time: int, n: float) -> list[Row]:
         if not self._volume.workers:
             return [const(self._raid5d(), time)]
         return [

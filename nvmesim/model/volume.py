@@ -65,6 +65,7 @@ class VolumeTarget:
         self.geometry = volume_parts(volume, scenario.drives)[0].geometry
         self._has_parity = volume.raid.parity > 0
         self._groups = groups_of(scenario, volume)
+        self._is_open = any(g.is_open for g in self._groups)
         self._rows_gate = self._stripe_cache()
         self._locks = EngineLocks(b, scenario, volume)
         self._bitmap_file = BitmapFile(b, volume)
@@ -277,6 +278,8 @@ class VolumeTarget:
         if self._rows_gate < 0 or not kind.write:
             return rows
         held = min(self._rows_of(kind.n_bytes), self.volume.stripe_cache)
+        if self._is_open and self.stripe_rows is not None:
+            rows = [*self.stripe_rows.submit_rows(self._rows_of(kind.n_bytes)), *rows]
         release = op(Op.RELEASE, self._rows_gate, held)
         return [op(Op.ACQUIRE, self._rows_gate, held), *rows, release]
 
@@ -303,9 +306,13 @@ class VolumeTarget:
         return self._paths.host_rows(self._home, kind.memory, kind.write, kind.n_bytes)
 
     def lock_rows(self, kind: RequestKind) -> list[Row]:
-        """The engine's locks that the submitting thread passes, and is held meanwhile."""
+        """The engine's locks that the submitting thread passes, and is held meanwhile.
+
+        Arrivals from outside pass those of rows when they have a row: else what waits for the
+        stripe cache, without end in an overload, would keep the workers from the locks.
+        """
         rows = [] if self.on_controller else self._locks.rows(kind.write)
-        if kind.write and self.stripe_rows is not None:
+        if kind.write and self.stripe_rows is not None and not self._is_open:
             rows += self.stripe_rows.submit_rows(self._rows_of(kind.n_bytes))
         return rows
 

@@ -18,7 +18,9 @@ BAR = 44
 GAPS = (3, 2, 1)
 """Between the columns of a table: the first with which it is not wider than the terminal."""
 FIRST = 36
-"""Characters of the first column that are not given up for others."""
+"""Characters of the first column that are not given up for wider gaps."""
+LONG = 24
+"""Characters from which on a text may take several lines."""
 _STYLES = {"title": "bold", "head": "bold", "soft": "dim", "strong": "bold", "faint": "dim"}
 
 
@@ -133,22 +135,25 @@ def _pairs(pairs: Iterable[tuple[str, str]], style: str) -> Grid:
 
 
 def _table(shown: b.Table, width: int) -> Grid:
-    """A table with no frame; headings of two lines where the terminal is narrow."""
-    cells = [[f"{c.name} {c.unit}", *(f"{row[n].text} {row[n].small}" for row in shown.rows)]
-             for n, c in enumerate(shown.columns)]  # fmt: skip
-    taken = sum(min(FIRST, max(len(cell.strip()) for cell in column)) for column in cells)
-    gap = next((g for g in GAPS if taken + g * (len(cells) - 1) <= width), GAPS[-1])
-    others = sum(max(map(len, column)) + gap for column in cells[1:])
+    """A table with no frame; headings of two lines where the terminal is narrow.
+
+    Names and long texts take several lines, numbers never.
+    """
+    headings = [f"{c.name} {c.unit}".strip() for c in shown.columns]
+    cells = [[f"{row[n].text} {row[n].small}".strip() for row in shown.rows]
+             for n in range(len(headings))]  # fmt: skip
+    widest = [max(map(len, column)) for column in cells]
+    whole = list(map(max, widest, map(len, headings)))
+    narrow = list(map(max, widest, (max(map(len, h.split() or [""])) for h in headings)))
+    may_fold = [n == 0 or (c.is_left and widest[n] > LONG) for n, c in enumerate(shown.columns)]
+    least = sum(min(FIRST, w) if fold else w for w, fold in zip(narrow, may_fold, strict=True))
+    gap = next((g for g in GAPS if least + g * (len(headings) - 1) <= width), GAPS[-1])
+    is_wide = sum(whole) + gap * (len(headings) - 1) > width
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for number, column in enumerate(shown.columns):
-        widest = max(len(row[number].text) for row in shown.rows)
-        least = None if number else min(FIRST, widest)
+    for n, column in enumerate(shown.columns):
         grid.add_column(
-            plain(f"{column.name} {column.unit}".strip()),
-            justify="left" if column.is_left else "right",
-            # Long texts may take several lines.
-            no_wrap=number > 0 and not (column.is_left and widest > 24), overflow="fold",
-            min_width=least, width=least if least and least + others > width else None,
+            plain(headings[n]), justify="left" if column.is_left else "right", overflow="fold",
+            width=narrow[n] if is_wide and not may_fold[n] else None,
         )  # fmt: skip
     for number, row in enumerate(shown.rows):
         texts = (plain(f"{c.text} {c.small}".strip()) for c in row)

@@ -254,15 +254,28 @@ class Choice(Charted):
     @property
     def study(self) -> str:
         """The command that says what to measure to know; empty where no file or nothing open."""
-        best, scenario = self.chosen, self.goal.scenario
+        best = self.chosen
         doubtful = best if best and best.p_meets < SURE else self.cheaper
-        if best is None or doubtful is None or not isinstance(scenario, str):
+        if best is None or doubtful is None:
             return ""
-        sets = [f"{key}={value}" for key, value in best.values.items()]
+        return self._command("sensitivity", best, "--metric", COLUMNS[doubtful.least_sure][0])
+
+    @property
+    def lift(self) -> str:
+        """The command that says what lifts the cheapest that one part holds back; empty if dear."""
+        best, what = self.chosen, self.goal.objective.minimize
+        held = [c for c in self.candidates
+                if c.is_bounded and (best is None or c.cost(what) <= best.cost(what))]  # fmt: skip
+        return self._command("run", min(held, key=lambda c: c.cost(what))) if held else ""
+
+    def _command(self, name: str, candidate: Candidate, *options: str) -> str:
+        """A command about *candidate* with as many drives missing; empty without a file."""
+        if not isinstance(scenario := self.goal.scenario, str):
+            return ""
+        sets = [f"{key}={value}" for key, value in candidate.values.items()]
         if missing := self.goal.missing:
             sets.append(f"volume.*.degraded={list(range(missing))}".replace(" ", ""))
-        words = ["nvmesim", "sensitivity", str(self.goal.base / scenario)]
-        words += ["--metric", COLUMNS[doubtful.least_sure][0]]
+        words = ["nvmesim", name, str(self.goal.base / scenario), *options]
         return shlex.join([*words, *(word for one in sets for word in ("--set", one))])
 
     @property
@@ -452,9 +465,8 @@ class Search:
             alive = left
         else:
             return "no candidate meets the goal"
-        counts = Counter(c.failed for c in self.all).items()
         parts = [f"{n} {'cannot be built' if at == 'scenario' else f'fail at {at}'}"
-                 for at, n in counts]  # fmt: skip
+                 for at, n in Counter(c.failed for c in self.all).items()]  # fmt: skip
         fails = f"nothing meets the goal: {name} fails first "
         fails += f"(of {len(self.all)} candidates {', '.join(parts)})"
         known = [(value, c) for c in alive if (value := c.value(name)) is not None]

@@ -147,6 +147,15 @@ def test_workers_take_part_share_locks_and_are_a_group_a_node():
     shared = get("raid-engine", "linux-md").rows.shared.value / GHZ / 1e3
     assert many.total.iops.value == pytest.approx(1e6 / (shared * 32), rel=0.03)
     assert many.cpu.logical_utilization > 0.8  # most of it waits for the locks
+    gone = {"raid": "raid6", "degraded": [0]}
+    reads = {"threads": 16, "outstanding": 16, "read": 1.0}
+    missing = run({**gone, "group_thread_cnt": 16}, reads, cores=32)  # a read of six needs its row
+    assert missing.bottleneck.station == "volume0 stripe locks"
+    assert missing.total.iops.value == pytest.approx(6e6 / (shared * 32), rel=0.03)
+    flood = {"threads": 16, "read": 0.0, "rate": f"{2 * many.total.iops.value:.0f}/s"}
+    over = run({"raid": "raid6", "group_thread_cnt": 16}, flood, cores=32)
+    assert over.bottleneck.verdict == "unstable"
+    assert over.bottleneck.bound_iops == pytest.approx(many.total.iops.value, rel=0.1)
     sides = {"cores": 32, "sockets": 2, "reliefs": True}
     away = run({"raid": "raid6", "group_thread_cnt": 16}, **sides)
     assert away.total.iops.value < many.total.iops.value  # twice the workers pass the locks

@@ -221,3 +221,15 @@ def test_the_last_column_of_a_wide_table_is_whole():
     printed = text([shown], width=60)
     assert max(map(len, printed.splitlines())) <= 60
     assert set(" ".join(row).split()) <= set(printed.split())
+
+
+def test_numbers_of_a_wide_table_are_whole_and_names_take_lines():
+    """Cells of numbers lost their last characters: 1.998M became 1.998, and 41 % became 41."""
+    names = ["candidate", "price [EUR]", "usable [TB]", "IOPS", "CPU", "meets the goal", "<part"]
+    row = ["4 drives each, raid10, xeon-gold-6130", "10,160", "6.4", "1.998M", "41 %", "91 %",
+           "volume0 stripe locks (100 %)"]  # fmt: skip
+    printed = text([table("Candidates", names, [row])], width=72).splitlines()
+    assert max(map(len, printed)) <= 72
+    whole = " ".join(printed).split()
+    assert all(cell in " ".join(whole) for cell in row[1:6])
+    assert {"price", "EUR", "usable", "TB", "meets"} <= set(whole)

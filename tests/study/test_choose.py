@@ -99,12 +99,24 @@ def test_what_is_not_told_apart_is_said_with_what_would_tell_and_the_state(chose
     assert found.cheaper is None
 
 
+def test_the_cheapest_that_one_part_holds_back_has_the_command_that_says_what_lifts_it(tmp_path):
+    file = tmp_path / "server.toml"
+    file.write_text(to_text(GOAL["scenario"]))
+    found = choose(changed(constraints={"iops": "50M/s"}, scenario=str(file)), workers=1)
+    command = shlex.split(found.lift)
+    assert command[:3] == ["nvmesim", "run", str(file)]
+    load_scenario(file, [s for s in command[3:] if s != "--set"])
+    costs = {c.cost("price") for c in found.candidates if c.is_bounded}
+    assert f"drives.0.count={(min(costs) - 3000) // 500:.0f}" in command
+
+
 def test_bounds_spare_the_simulation_unless_all_are_asked_for():
     choice = choose(changed(constraints={"iops": "50M/s"}), workers=1)
     assert choice.chosen is None
     assert "iops fails first (of 12 candidates " in choice.nearest
     assert "at most" in choice.nearest
     assert "short of 50M IOPS" in choice.nearest
+    assert choice.lift == ""  # no file to name
     choice = choose(changed(constraints={"drives": 4}), workers=1, everything=True)
     assert not [c for c in choice.candidates if c.state == "not simulated"]
     assert values(choice.chosen)[0] == 2

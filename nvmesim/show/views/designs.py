@@ -127,7 +127,8 @@ def _standing(choice: Choice) -> b.Facts:
     if (other := choice.cheaper) is not None:
         what = f"{choice.cost(other)}, {words.chance(other.p_meets)} sure"
         pairs.append(("may do as well", f"{other.name} ({what}): the two are not told apart"))
-    return b.Facts(tuple(p for p in (*pairs, ("what would tell", choice.study)) if p[1]))
+    pairs += [("what would tell", choice.study), ("what lifts the cheapest", choice.lift)]
+    return b.Facts(tuple(pair for pair in pairs if pair[1]))
 
 
 def _met(choice: Choice, met: list[Candidate]) -> b.Table:
