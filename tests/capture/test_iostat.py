@@ -9,7 +9,7 @@ import pytest
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.registry import read_capture
-from tests.capture.contract import DATA, read_text, refused, sample
+from tests.capture.contract import DATA, read_text, sample
 
 BANNER = "Linux 6.1.0 (node) \t03/14/2026 \t_x86_64_\t(4 CPU)\n\n"
 HEAD = "Device r/s rkB/s r_await rareq-sz w/s wkB/s w_await wareq-sz aqu-sz %util"
@@ -72,14 +72,6 @@ def test_without_times_counts_are_unknown(tmp_path: Path) -> None:
     assert "no times (iostat -t): rates are known and counts are not" in capture.warnings
 
 
-def test_units_of_human_output(tmp_path: Path) -> None:
-    human = BUSIER.replace("12000.00", "11.7M").replace("8000.00", "8000.0k")
-    text = BANNER + report(BOOT) + report(BUSY, 5) + report(human, 10)
-    (m,) = read_text(text, tmp_path).measurements
-    assert m.ops["read"].bytes_per_s == pytest.approx((4000 + 11.7 * 1024) * 1024 / 2)
-    assert m.ops["write"].bytes_per_s == 8000 * 1024
-
-
 def test_a_name_too_long_for_its_line(tmp_path: Path) -> None:
     long = "mapper-with-a-very-long-name"
     capture = read_text(USUAL.replace("sda ", f"{long}\n         "), tmp_path)
@@ -104,86 +96,10 @@ def test_a_last_line_without_its_end_counts_if_it_is_whole(tmp_path: Path) -> No
     assert read_text(text[:-1], tmp_path).skipped == 1
 
 
-def test_reads_and_writes_as_one(tmp_path: Path) -> None:
-    head = "Device tps kB/s rqm/s await areq-sz aqu-sz %util"
-    boot, busy = "sda 2 8 0 9.00 4.00 0.02 0.10", "sda 1500 12000 0 0.60 8.00 0.90 80.0"
-    text = "".join(report(row, 5 * n, head) for n, row in enumerate((boot, busy)))
-    (m,) = read_text(BANNER + text, tmp_path).measurements
-    assert not m.ops
-    assert (m.mixed.iops, m.mixed.bytes_per_s) == (1500, 12000 * 1024)
-    assert m.mixed.clat.mean_s == pytest.approx(0.6e-3)
-
-
 @pytest.mark.parametrize("word", ["Gerät", "Périphérique", "Устройство", "デバイス"])
 def test_other_languages(word: str, tmp_path: Path) -> None:
     foreign = USUAL.replace("Device", word).replace("03/14/2026", "14.03.2026")
     check_two(read_text(foreign.replace(".00", ",00").replace("0.", "0,"), tmp_path))
-
-
-PLAIN = "Device:  tps  kB_read/s  kB_wrtn/s  kB_read  kB_wrtn\nsda  0.2  5.2  1.1  203305  42368\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (BANNER + PLAIN, "; run iostat -x -t 1"),
-        (sample("iostat/report.json")[:1000], "cut or broken iostat JSON"),
-    ],
-    ids=["without -x", "cut JSON"],
-)
-def test_what_is_refused(text: str, found: str, tmp_path: Path) -> None:
-    assert found in refused(text, tmp_path)
-
-
-OLD = """Linux 3.10.0 (host) \t01/07/2024 \t_x86_64_\t(4 CPU)
-
-avg-cpu:  %user   %nice %system %iowait  %steal   %idle
-           2.00    0.00    3.00    1.00    0.00   94.00
-
-{table}
-
-avg-cpu:  %user   %nice %system %iowait  %steal   %idle
-           2.00    0.00    3.00    1.00    0.00   94.00
-
-{table}
-
-"""
-VERSIONS = [
-    (
-        "Device: rrqm/s wrqm/s r/s w/s rsec/s wsec/s avgrq-sz avgqu-sz await svctm %util",
-        "sda 0.00 1.00 100.00 50.00 800.00 400.00 8.00 0.30 2.00 0.50 30.00",
-    ),
-    (
-        "Device: rrqm/s wrqm/s r/s w/s rkB/s wkB/s avgrq-sz avgqu-sz await r_await w_await svctm "
-        "%util",
-        "sda 0.00 1.00 100.00 50.00 400.00 200.00 8.00 0.30 2.00 2.00 2.00 0.50 30.00",
-    ),
-    (
-        "Device r/s w/s rMB/s wMB/s rrqm/s wrqm/s %rrqm %wrqm r_await w_await aqu-sz rareq-sz "
-        "wareq-sz svctm %util",
-        "sda 100.00 50.00 0.390625 0.1953125 0.00 1.00 0.00 1.00 2.00 2.00 0.30 4.00 4.00 0.50 "
-        "30.00",
-    ),
-    (
-        "Device r/s rkB/s rrqm/s %rrqm r_await rareq-sz w/s wkB/s wrqm/s %wrqm w_await wareq-sz "
-        "d/s dkB/s drqm/s %drqm d_await dareq-sz f/s f_await aqu-sz %util",
-        "sda 100.00 400.00 0.00 0.00 2.00 4.00 50.00 200.00 1.00 1.00 2.00 4.00 "
-        "0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.30 30.00",
-    ),
-]
-
-
-@pytest.mark.parametrize(("head", "row"), VERSIONS)
-@pytest.mark.parametrize("point", [".", ","])
-def test_iostat_of_every_version(head: str, row: str, point: str, tmp_path: Path) -> None:
-    text = OLD.format(table=f"{head}\n{row.replace('.', point)}")
-    m = read_text(text, tmp_path).measurements[0]
-    read, write = m.ops["read"], m.ops["write"]
-    assert (read.iops, write.iops) == (100.0, 50.0)
-    assert (read.bytes_per_s, write.bytes_per_s) == (409600.0, 204800.0)
-    assert m.disk_util_pct == {"sda": 30.0}
-    assert m.conditions.depth_mean == 0.3
-    assert read.clat.mean_s == pytest.approx(0.002)
 
 
 @pytest.mark.parametrize("name", ["text.txt", "report.json"])
@@ -193,13 +109,6 @@ def test_iostat_with_decimal_commas(name: str, tmp_path: Path) -> None:
     assert comma != text
     plain = read_capture(DATA / "iostat" / name)
     assert read_text(comma, tmp_path).measurements == plain.measurements
-
-
-def test_text_that_is_cut_or_damaged(tmp_path: Path) -> None:
-    one = read_text(TEXT[: TEXT.index("11/21/26 08:27:46")], tmp_path)
-    assert "since boot" in one.warnings[0]
-    longer = TEXT.replace("nvme3n1       2117.00", "nvme3n1       2117.00 7.00")
-    assert read_text(longer, tmp_path).skipped == 1
 
 
 def test_iostat_text_with_its_cpu(tmp_path: Path) -> None:
@@ -239,15 +148,6 @@ MAIL_ROW = (
     "sdc           {reads}    1.40  38956.00      5.80     0.40     0.40\n"
     "0.00  22.22    0.20    0.00   1.93     4.00     4.14   0.07  71.82\n"
 )
-
-
-def test_a_table_that_a_mail_wrapped(tmp_path: Path) -> None:
-    text = "Hello,\n\n" + MAIL_HEADER + MAIL_ROW.format(reads="9738.60") + "\nBye\n"
-    (m,) = read_text(text, tmp_path).measurements
-    assert m.ops["read"].iops == 9738.6
-    assert m.ops["read"].clat.mean_s == pytest.approx(200e-6)
-    assert m.ops["write"].clat is None  # 0.00 is unknown
-    assert m.disk_util_pct == {"sdc": 71.82}
 
 
 @pytest.mark.parametrize("quote", ["", "> ", ">> "])

@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 import nvmesim
+from nvmesim.capture.readers.points_columns import SPELLINGS
 from nvmesim.catalog import get
 from nvmesim.catalog.toml import show_quantity, show_value
 from nvmesim.cli.main import COMMANDS, run_command
@@ -179,6 +180,12 @@ def test_the_scoreboard_and_the_glossary_are_generated_and_commands_exist():
     text = (DOCS / "howto" / "report.md").read_text("utf-8")
     for word, meaning in texts("glossary").items():
         assert f"{word}\n: {meaning[0].upper()}{meaning[1:]}.\n" in text
+
+
+def test_every_spelling_of_a_column_of_points_is_documented():
+    text = (DOCS / "howto" / "calibrate.md").read_text("utf-8")
+    for name, others in SPELLINGS.items():
+        assert f"| `{name}` | {', '.join(others)} |" in text
 
 
 FOLLOWED = [DOCS / "start.md", *sorted((DOCS / "howto").glob("*.md"))]

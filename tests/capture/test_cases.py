@@ -1,0 +1,161 @@
+"""Samples as they are and as others print, cut or damage them: what is read, or why it is not.
+
+The cases are in ``data/cases`` and ``data/expected``: worked out from the text by hand or by other
+means than the reader's, never copied from what it returned. A case is a `text` or a `sample`, with
+`changes` (each must be in the text), `patterns`, `set` and `gone` (paths of JSON), cut `upto` or
+`from` a mark; a key in capitals is what stands there. `each` has rows of one case.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nvmesim.capture.capture import Latency, Measurement, OpResult
+from nvmesim.capture.registry import read_capture
+from nvmesim.warning import has
+from tests.capture.contract import DATA, counted, read_text, refused, sample, table
+
+KINDS = ("slat", "clat", "lat")
+COUNTS = {"iops", "bytes_per_s", "count", "bytes"}
+MEASURED = {"read", "write", "mixed"}
+JOINED = ("changes", "patterns")
+
+
+def cases() -> Iterator[Any]:
+    for path in sorted((DATA / "cases").glob("*.toml")):
+        for name, case in tomllib.loads(path.read_text("utf-8")).items():
+            rows = case.pop("each", [{}])
+            for number, row in enumerate(rows, 1):
+                joined = {key: [*case.get(key, ()), *row.get(key, ())] for key in JOINED}
+                which = f" {number}" if len(rows) > 1 else ""
+                yield pytest.param({**case, **row, **joined}, id=f"{path.stem}: {name}{which}")
+    for path in sorted((DATA / "expected").glob("*.toml")):
+        for name, figures in tomllib.loads(path.read_text("utf-8")).items():
+            yield pytest.param({"file": name, "measurements": figures}, id=name)
+
+
+def changed(case: dict[str, Any]) -> str:
+    """The text of a case."""
+    changes = [tuple(change) for change in case.get("changes", ())]
+    text = case.get("text") or sample(case["sample"], *changes)
+    for pattern, new in case.get("patterns", ()):
+        text, n = re.subn(pattern, new, text)
+        assert n, pattern
+    for key, value in case.items():
+        text = text.replace(key, value) if key.isupper() else text
+    if case.keys() & {"set", "gone"}:
+        text = json.dumps(changed_json(json.loads(text), case))
+    text = text[text.index(case.get("from", "")) :]
+    return text[: text.index(case["upto"])] if "upto" in case else text
+
+
+def changed_json(found: Any, case: dict[str, Any]) -> Any:
+    """*found* with other values at paths such as ``jobs/0/read/iops``, or without them."""
+    for path in (*case.get("set", ()), *case.get("gone", ())):
+        *outer, last = (int(key) if key.isdigit() else key for key in path.split("/"))
+        inner = found
+        for key in outer:
+            inner = inner[key]
+        inner[last] = case.get("set", {}).get(path)
+        if path in case.get("gone", ()):
+            del inner[last]
+    return found
+
+
+def check_op(result: OpResult, expected: dict[str, Any], where: str) -> None:
+    latency = result.lat or result.clat
+    assert (latency is None) == expected.get("unknown", latency is None), where
+    for key in COUNTS & set(expected):
+        assert getattr(result, key) == pytest.approx(expected[key]), f"{where} {key}"
+    check_latency(latency, {k: v for k, v in expected.items() if k not in COUNTS}, where)
+
+
+def check_latency(latency: Latency | None, expected: dict[str, Any], where: str) -> None:
+    for key, value in expected.items():
+        if key == "samples":
+            assert latency.count == value, where
+        elif key == "bins":
+            assert len(latency.bin_s) == value, where
+        elif key[0] == "p":
+            found = latency.percentiles_s[float(key[1:])]
+            assert 1e6 * found == pytest.approx(value), f"{where} {key}"
+        elif key != "unknown":
+            assert 1e6 * getattr(latency, f"{key}_s") == pytest.approx(value), f"{where} {key}"
+
+
+def check_measurement(m: Measurement, expected: dict[str, Any]) -> None:
+    ops = {**m.ops, **({"mixed": m.mixed} if m.mixed else {})}
+    listed = MEASURED & set(expected)
+    assert not listed or listed == set(ops)
+    for op in listed:
+        check_op(ops[op], expected[op], op)
+        known = {kind for kind in KINDS if f"{op}_{kind}" in expected}
+        assert not known or known == {kind for kind in KINDS if getattr(ops[op], kind)}
+        for kind in known:
+            check_latency(getattr(ops[op], kind), expected[f"{op}_{kind}"], f"{op} {kind}")
+    assert m.label == expected.get("label", m.label)
+    for key, value in expected.get("load", {}).items():
+        wanted = value if isinstance(value, str) else pytest.approx(value)
+        assert getattr(m.conditions, key) == wanted, key
+    states = {**vars(m.conditions), "cpu": m.cpu}
+    assert [key for key in expected.get("unknown", ()) if states[key] is not None] == []
+    if "bins_us" in expected:
+        (result,) = ops.values()
+        latency = result.lat or result.clat
+        assert latency.bin_s.tolist() == pytest.approx([t * 1e-6 for t in expected["bins_us"]])
+        assert latency.bin_count.tolist() == expected["bin_count"]
+    if "cpu_pct" in expected:
+        assert m.cpu.total_pct == pytest.approx(expected["cpu_pct"])
+    if "disk_util_pct" in expected:
+        assert m.disk_util_pct == pytest.approx(expected["disk_util_pct"])
+    assert len(m.warnings) == expected.get("warnings", len(m.warnings))
+
+
+@pytest.mark.parametrize("case", list(cases()))
+def test_what_is_read_or_why_it_is_not(case: dict[str, Any], tmp_path: Path) -> None:
+    """`said` are codes of warnings or words of them, `unsaid` codes, `same` is another sample."""
+    name = case.get("name", "capture.txt")
+    if "refused" in case:
+        assert case["refused"] in refused(changed(case), tmp_path, name)
+        return
+    is_file = "file" in case
+    capture = (
+        read_capture(DATA / case["file"]) if is_file else read_text(changed(case), tmp_path, name)
+    )
+    said = [*capture.warnings, *(w for m in capture.measurements for w in m.warnings)]
+    for words in case.get("said", ()):
+        assert has(said, words) or any(words in warning for warning in said), said
+    assert not has(said, *case.get("unsaid", ())), said
+    assert not case.get("silent") or said == []
+    for code, number in case.get("counted", {}).items():
+        assert counted(said, code) == number
+    for key in ("rows", "skipped", "version", "format"):
+        assert getattr(capture, key) == case.get(key, getattr(capture, key)), key
+    if "same" in case:
+        assert capture.measurements == read_capture(DATA / case["same"]).measurements
+    if "requests" in case:
+        assert table(capture).select(case["requests"]).to_dict(as_series=False) == case["requests"]
+    found = capture.measurements
+    assert [m.label for m in found] == case.get("labels", [m.label for m in found])
+    if "first" in case:
+        check_measurement(found[0], case["first"])
+    if "measurements" in case:
+        assert capture.version == case["measurements"][0].get("version", capture.version)
+        for m, expected in zip(found, case["measurements"], strict=True):
+            check_measurement(m, expected)
+
+
+def test_iometer_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    plain = sample("iometer/results.csv")
+    lines = plain.split("\n")
+    start = next(i for i, x in enumerate(lines) if x.startswith("'Target Type"))
+    for i in range(start, len(lines)):
+        if not lines[i].startswith("20"):
+            lines[i] = lines[i].replace(",", ";").replace(".", ",")
+    found, same = (read_text(text, tmp_path).measurements for text in ("\n".join(lines), plain))
+    assert [m.ops for m in found] == [m.ops for m in same]
