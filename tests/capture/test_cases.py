@@ -84,6 +84,8 @@ def check_latency(latency: Latency | None, expected: dict[str, Any], where: str)
         elif key[0] == "p":
             found = latency.percentiles_s[float(key[1:])]
             assert 1e6 * found == pytest.approx(value), f"{where} {key}"
+        elif value is False:
+            assert getattr(latency, f"{key}_s") is None, f"{where} {key}"
         elif key != "unknown":
             assert 1e6 * getattr(latency, f"{key}_s") == pytest.approx(value), f"{where} {key}"
 
@@ -139,7 +141,7 @@ def test_what_is_read_or_why_it_is_not(case: dict[str, Any], tmp_path: Path) -> 
     if "same" in case:
         assert capture.measurements == read_capture(DATA / case["same"]).measurements
     if "requests" in case:
-        assert table(capture).select(case["requests"]).to_dict(as_series=False) == case["requests"]
+        assert table(capture).select(*case["requests"]).to_dict(as_series=False) == case["requests"]
     found = capture.measurements
     assert [m.label for m in found] == case.get("labels", [m.label for m in found])
     if "first" in case:

@@ -12,7 +12,7 @@ from nvmesim.capture.readers.fio import fio_log
 from nvmesim.capture.readers.fio.log_rows import find_layout
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.warning import has
-from tests.capture.contract import DATA, counted, read_text, refused
+from tests.capture.contract import DATA, read_text
 
 RUNS = DATA / "runs"
 LOG = "x_clat.1.log"
@@ -137,32 +137,3 @@ def test_a_name_that_does_not_say_what_was_logged(tmp_path: Path) -> None:
     capture = read_text("5, 90000, 0, 4096, 0\n" * 9, tmp_path)
     assert has(capture.warnings, "kind-guessed")
     assert has(capture.warnings, "run-unknown")
-
-
-def test_iolog_with_blanks_in_names(tmp_path: Path) -> None:
-    text = (
-        "fio version 3 iolog\n0 /dev/a b add\n1 /dev/a b open\n5 /dev/a b read 0 4096\n"
-        "255 /dev/a b write 8192 4096\n260 /dev/a b sync\nnonsense\n270 /dev/a b close\n"
-        "300 /dev/a b read 0 40"
-    )
-    capture = read_text(text, tmp_path, "x.log")
-    assert (capture.rows, capture.skipped) == (2, 2)
-    frame = capture.requests.collect()
-    assert frame["issue_ns"].to_list() == [5_000, 255_000]
-    assert frame["device"].unique().to_list() == ["/dev/a b"]
-    assert frame["latency_ns"].null_count() == 2
-    assert counted(capture.warnings, "other-commands") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("fio version 2 iolog\n/dev/a add\n/dev/a open\n/dev/a read 0 4096\n",
-         "no iolog of version 3"),
-        ("fio version 3 iolog\n20 testfile.bin add\n", "fio-iolog without one whole request"),
-        ("0, 0, 0, 4096, 0\n" * 3, "has no whole row of a fio log (3 skipped)"),
-    ],
-    ids=["no times", "no request", "no row"],
-)  # fmt: skip
-def test_a_log_without_requests_is_refused(text: str, found: str, tmp_path: Path) -> None:
-    assert found in refused(text, tmp_path, "x.log")

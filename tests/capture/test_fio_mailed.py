@@ -175,53 +175,10 @@ def test_what_was_done_is_said(tmp_path: Path) -> None:
     assert not has(read(text, tmp_path).warnings, WRAPPED, TRIMMED, NO_TIME, INHERITED)
 
 
-BARE = "  read: IOPS={iops}, BW={bw}MiB/s (1MB/s)({mib}MiB/10000msec)\n"
-COMMAND = "$ fio --name=a --rw=randread --bs=4k --iodepth=8 --ioengine=libaio --direct=1\n"
-
-
-def test_prose_between_two_lines_makes_two_runs(tmp_path: Path) -> None:
-    one, two = BARE.format(iops=25600, bw=100, mib=1000), BARE.format(iops=51200, bw=200, mib=2000)
-    capture = read(f"{COMMAND}\nBefore:\n{one}\nAfter:\n{two}", tmp_path)
-    assert [m.ops["read"].iops for m in capture.measurements] == [25600, 51200]
-    assert [m.conditions.outstanding for m in capture.measurements] == [8, 8]
-    assert has(capture.warnings, INHERITED)
-    # Words of another load: what it was is not known.
-    capture = read(f"{COMMAND}\n{one}\nWith iodepth 32:\n{two}", tmp_path)
-    assert [m.conditions.iodepth for m in capture.measurements] == [8, None]
-
-
-def test_a_read_and_a_write_below_words_of_their_own_are_no_mixture(tmp_path: Path) -> None:
-    line = BARE.format(iops=25600, bw=100, mib=1000)
-    capture = read(f"randread:\n{line}randwrite:\n{line.replace('read', 'write')}", tmp_path)
-    assert [tuple(m.ops) for m in capture.measurements] == [("read",), ("write",)]
-    (mixed,) = read(line + line.replace("read", "write"), tmp_path).measurements
-    assert mixed.conditions.read_fraction == 0.5
-
-
-def test_a_rate_of_three_digits_is_made_whole_by_its_bandwidth(tmp_path: Path) -> None:
-    """fio prints 14.97k as 14.0k; bandwidth over the size has four digits."""
-    (m,) = read(BARE.format(iops="14.0k", bw=58.5, mib=585), tmp_path).measurements
-    assert m.ops["read"].iops == pytest.approx(58.5 * 256)
-    assert m.conditions.block_size == 4096
-
-
 def test_a_command_of_another_load_is_not_taken(tmp_path: Path) -> None:
     text = re.sub(r"--rw=\w+ ", "--rw=write --numjobs=9 ", REPORTS[0].read_text())
     conditions = read(text, tmp_path).measurements[0].conditions
     assert (conditions.access, conditions.iodepth, conditions.direct) == ("random", 16, None)
-
-
-def test_a_job_file_states_the_load_of_its_sections(tmp_path: Path) -> None:
-    text = (
-        "[global]\nrw=randread\nioengine=io_uring\ndirect=1\n\n[zero]\nbs=128k\niodepth=256\n--\n\n"
-        "zero: (groupid=0, jobs=1): err= 0: pid=465: Thu May 30 13:29:43 2024\n"
-        "  read: IOPS=14.0k, BW=1749MiB/s (1834MB/s)(102GiB/60002msec)\n"
-        "     lat (usec): min=2937, max=40980, avg=16990.33, stdev=1732.37\n"
-    )
-    (m,) = read(text, tmp_path).measurements
-    c = m.conditions
-    assert (c.outstanding, c.block_size, c.engine, c.direct) == (256, 131072, "io_uring", True)
-    assert m.ops["read"].iops == pytest.approx(1749 * 8)
 
 
 def test_depth_is_what_the_report_says_if_nothing_else_does(tmp_path: Path) -> None:

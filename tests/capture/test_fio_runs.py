@@ -1,13 +1,11 @@
 """Files of several runs, of versions that print otherwise, and runs that are not what was asked."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nvmesim.calibrate.points import points_of
-from nvmesim.capture.capture import Capture
 from nvmesim.capture.readers.fio.normal_section import TRIMMED
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.warning import has
@@ -146,29 +144,6 @@ def test_a_load_less_deep_than_asked_is_said(tmp_path: Path) -> None:
     text = run({"read": 100_000}, depth=8).replace("avg=800.00", "avg=300.00")
     (m,) = read_text(text, tmp_path).measurements
     assert has(m.warnings, "shallow")
-
-
-def job(tmp_path: Path, **options: str) -> Capture:
-    table = json.loads(sample("fio-json/psync_qd8.json"))
-    entry = table["jobs"][0]
-    given = {k: v for k, v in entry["job options"].items() if k != "ioengine"} | options
-    entry["job options"] = given
-    return read_text(json.dumps(table), tmp_path, "job.json")
-
-
-def test_without_an_engine_the_counted_depths_tell_windows_from_linux(tmp_path: Path) -> None:
-    (m,) = job(tmp_path).measurements
-    assert (m.conditions.engine, m.conditions.iodepth) == ("psync", 1)
-    table = json.loads(sample("fio-json/randread_4k_qd4_nj3_group.json"))
-    table["jobs"][0]["job options"].pop("ioengine")
-    (m,) = read_text(json.dumps(table), tmp_path, "windows.json").measurements
-    assert (m.conditions.engine, m.conditions.iodepth) == (None, 4)
-
-
-def test_an_engine_that_never_had_two_in_flight_is_of_depth_1(tmp_path: Path) -> None:
-    (m,) = job(tmp_path, ioengine="libaio").measurements
-    assert m.conditions.iodepth == 1
-    assert has(m.warnings, "depth-one")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from nvmesim.capture.capture import Measurement
 from nvmesim.capture.readers.fio.normal_section import NO_TIME, TRIMMED
 from nvmesim.capture.registry import read_capture, read_captures
 from nvmesim.warning import has
-from tests.capture.contract import DATA, only, read_text, refused, sample
+from tests.capture.contract import DATA, only, read_text, sample
 from tests.capture.test_fio_runs import banner, section, status
 
 BOTH = "fio-json/randread_4k_qd4.json_normal_terse.txt.gz"
@@ -58,51 +58,6 @@ def test_terse_status_interval_keeps_the_last_line(tmp_path: Path) -> None:
     assert capture.measurements[0].conditions.duration_s == 3.001
 
 
-def test_depths_that_nobody_knows_are_not_different_ones(tmp_path: Path) -> None:
-    (m,) = read_text(TERSE + TERSE.replace(";t3;0;", ";t4;0;"), tmp_path).measurements
-    assert m.conditions.iodepth is None
-    assert not has(m.warnings, "unequal-depths")
-
-
-OLD_REPORT = sample("fio-old/2.16.txt")
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (
-            OLD_REPORT[: OLD_REPORT.index("86, runt=")],
-            "the report of job 'rr' is not whole; the run was cut",
-        ),
-        (
-            OLD_REPORT.replace("err= 0", "err= 5"),
-            "job 'rr' failed with error=5 (Input/output error)",
-        ),
-        (OLD_REPORT.replace("  read :", "  none :"), "counts 80891 reads and has no line of them"),
-        (sample("fio-terse/randrw_4k_qd4.terse_v5.txt")[:900], "fields, terse version 5 has"),
-        (NORMAL[: NORMAL.index("/3001msec") - 40], "is not whole"),
-        (NORMAL.replace("groupid=0", "groupid=1234567890"), "line 5: 'jn_qd4"),
-    ],
-)
-def test_a_cut_or_damaged_report_is_refused(text: str, found: str, tmp_path: Path) -> None:
-    assert found in refused(text, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (NORMAL.replace("avg=83.15", "avg=8.15"), "its mean is 8.15 us, below its minimum"),
-        (NORMAL.replace("50.00th=[   72]", "50.00th=[   12]"), "its percentiles decrease"),
-        (TERSE.replace(";1.000000%=", ";1.000000%=9999", 1), "its percentiles decrease"),
-    ],
-)
-def test_latencies_that_cannot_be_are_left_out(text: str, found: str, tmp_path: Path) -> None:
-    (m,) = read_text(text, tmp_path).measurements
-    assert m.ops["read"].clat is None
-    assert has(m.warnings, "impossible-latency")
-    assert any(text.startswith(f"read clat: {found}") for text in m.warnings)
-
-
 def test_normal_output_that_was_cut(tmp_path: Path) -> None:
     """What is left is read, and what it rests on is said."""
     (whole,) = read_text(NORMAL, tmp_path).measurements
@@ -115,32 +70,6 @@ def test_normal_output_that_was_cut(tmp_path: Path) -> None:
         assert has(capture.warnings, code)
         assert m.ops["read"].count == pytest.approx(whole.ops["read"].count, rel=0.01)
         assert m.ops["read"].iops == pytest.approx(whole.ops["read"].iops, rel=0.01)
-
-
-def test_a_banner_that_fio_does_not_print_is_not_believed(tmp_path: Path) -> None:
-    damaged = NORMAL.replace("rw=randread", "rw=randread, verify")
-    (m,) = read_text(damaged, tmp_path).measurements
-    assert (m.conditions.iodepth, m.conditions.access) == (4, None)
-    ranged = NORMAL.replace("(R) 4096B-4096B", "(R) 4096B-8192B")
-    conditions = read_text(ranged, tmp_path).measurements[0].conditions
-    assert conditions.block_size is None  # bytes over requests are a mean, which is not a size
-    assert conditions.iodepth == 4
-
-
-def test_bytes_of_the_printed_text_where_no_banner_tells_the_size(tmp_path: Path) -> None:
-    body = NORMAL[NORMAL.index("jn_qd4: (groupid") :]
-    for printed, n_bytes in (("(516MiB/", 516 << 20), ("(lots/", 0)):
-        (m,) = read_text(body.replace("(516MiB/", printed), tmp_path).measurements
-        assert m.ops["read"].bytes == n_bytes
-    assert "(99999999PiB" in refused(body.replace("(516MiB/", "(99999999PiB/"), tmp_path)
-
-
-def test_a_latency_of_nothing_but_zeros_is_none(tmp_path: Path) -> None:
-    zero = NORMAL.replace(
-        "slat (usec): min=3, max=4837, avg= 7.37, stdev=36.35",
-        "slat (usec): min=0, max=0, avg= 0.00, stdev= 0.00",
-    )
-    assert read_text(zero, tmp_path).measurements[0].ops["read"].slat is None
 
 
 JSON = json.loads(sample("fio-json/psync_qd8.json"))
@@ -257,12 +186,6 @@ def test_engines_without_a_drive_are_said(tmp_path: Path) -> None:
     text = banner("job", 0, "randread", 1, "null") + section(ops={"read": 100_000})
     (m,) = read_text(text, tmp_path).measurements
     assert has(m.warnings, "no-drive")
-
-
-def test_messages_of_fio_without_a_result(tmp_path: Path) -> None:
-    said = refused("fio: unrecognized option '--iodeph=4'\n", tmp_path)
-    assert "messages of fio and no result" in said
-    assert "unrecognized option" in said
 
 
 def test_short_runs_appended_to_one_json_are_all_kept(tmp_path: Path) -> None:
