@@ -106,27 +106,22 @@ def choose(goal: str, workers: int | None, everything: bool, output: Path | None
 @click.argument("scenarios", metavar="SCENARIO.toml [OTHER.toml ...]", nargs=-1, required=True)
 @option("--requests", "Requests of each design, after its warm-up; default: as the precision "
         "needs.", type=click.IntRange(1000))  # fmt: skip
-@option("--metric", "Metric by which three or more are ranked.", default="iops", show_default=True)
-@option("--probability SHARE", "Of three or more: probability that the named one is the best.",
-        default="95%", show_default=True)  # fmt: skip
-@option("--difference SHARE", "Designs closer than this count as equally good.", default="1%",
-        show_default=True)  # fmt: skip
 @simulates(sets=True, seed=True, workers=True)
 def compare(
     scenarios: tuple[str, ...], sets: tuple[str, ...], requests: int | None, seed: int | None,
-    metric: str, probability: str, difference: str, workers: int | None,
+    workers: int | None,
 ) -> Answer:  # fmt: skip
     """Compare designs that draw the same random numbers.
 
     With two designs (or one and --set): the difference, its 95 % interval, and how likely one does
-    more. With three or more: which is best, with a stated probability; designs that can no longer
-    win are dropped early. Exit code 1: of three or more none is decided to be the best.
+    more. With three or more: which is best, with a probability of 95 % if it is ahead by 1 % or
+    more; designs that can no longer win are dropped early. Exit code 1: of three or more none is
+    decided to be the best.
     """
     from nvmesim.errors import InputError
     from nvmesim.predict.simulate import compare as compared
     from nvmesim.show.views.designs import comparison_blocks, ranking_blocks
     from nvmesim.study.rank import ROUND_REQUESTS, rank
-    from nvmesim.units import parse_fraction
 
     if bool(sets) != (len(scenarios) == 1):
         text = "--set changes the one scenario" if sets else "one scenario is given"
@@ -138,10 +133,7 @@ def compare(
         return Answer(
             lambda: [*_files(designs, scenarios), *comparison_blocks(found)], lambda: vars(found)
         )
-    ranking = rank(
-        designs, metric=metric, probability=parse_fraction(probability), seed=seed or 1,
-        difference=parse_fraction(difference), workers=workers, requests=requests or ROUND_REQUESTS,
-    )  # fmt: skip
+    ranking = rank(designs, seed=seed or 1, workers=workers, requests=requests or ROUND_REQUESTS)
     rows = ranking.table.to_dicts()
     json = {"answer": str(ranking), "probability": ranking.probability, "table": rows,
             "warnings": ranking.warnings}  # fmt: skip
@@ -178,14 +170,13 @@ def _loaded(files: tuple[str, ...], sets: tuple[str, ...]) -> dict[str, Scenario
 @option("--metric", "A column of `nvmesim sweep`.", default="iops", show_default=True)
 @option("--all/--assumed everything", "Measured and fitted numbers too (the default), or assumed "
         "ones alone.", default=True)  # fmt: skip
-@option("--spread SHARE", "Range of numbers that state no interval; default: by their basis.")
 @click.option("--requests", type=click.IntRange(1000), default=40_000, show_default=True)
 @output_path("Write the table: .parquet or .csv.", "-o", "--output")
 @simulates(report="Write the tornado chart and the table (HTML).", sets=True, seed=True,
            workers=True, verbose=True)  # fmt: skip
 def sensitivity(
-    scenario: str, sets: tuple[str, ...], metric: str, everything: bool, spread: str | None,
-    output: Path | None, **options: Any,
+    scenario: str, sets: tuple[str, ...], metric: str, everything: bool, output: Path | None,
+    **options: Any,
 ) -> Answer:  # fmt: skip
     """Show which uncertain input the answer depends on.
 
@@ -195,26 +186,22 @@ def sensitivity(
     """
     from nvmesim.study.sensitivity import sensitivity as study
     from nvmesim.study.sweep.store import check_format, write_frame
-    from nvmesim.units import parse_fraction
 
     if output is not None:
         check_format(output)
     loaded = scenario_of(scenario, sets)
-    share = None if spread is None else parse_fraction(spread)
     which: Any = "all" if everything else "assumed"
     with progress_bar(left=True) as progress:
-        frame = study(
-            loaded, metric=metric, which=which, spread=share, progress=progress, **options
-        )
+        frame = study(loaded, metric=metric, which=which, progress=progress, **options)
     if output is not None:
         write_frame(frame, output)
     from nvmesim.show.views.inputs import sensitivity_blocks, sensitivity_page
 
     name, asked = loaded.name or Path(scenario).stem, asked_of(loaded)
     return Answer(
-        lambda: sensitivity_blocks(frame, metric, share, asked),
+        lambda: sensitivity_blocks(frame, metric, asked),
         lambda: {"metric": metric, "inputs": frame.to_dicts()},
-        lambda: sensitivity_page(frame, metric, share, name, asked),
+        lambda: sensitivity_page(frame, metric, name, asked),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from nvmesim.array_types import Floats
-from nvmesim.errors import InputError, nearest
+from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.uncertainty.derived import gain_of
 from nvmesim.predict.uncertainty.standing import model_class
@@ -24,17 +24,17 @@ from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.scenario.workloads import loads_differ
 from nvmesim.study.sweep.api import Progress, simulated_rows, tables_of
-from nvmesim.study.sweep.point import RESULT_COLUMNS, Settings
+from nvmesim.study.sweep.point import Settings
 from nvmesim.units import chance
 from nvmesim.warning import Warning
 
 FIRST_ROUNDS: Final = 10
 MOST_ROUNDS: Final = 200
 ROUND_REQUESTS: Final = 20_000
-ENDS: Final = {"iops": ("iops_low", "iops_high"),
-               "lat_p99_us": ("lat_p99_low_us", "lat_p99_high_us")}  # fmt: skip
-"""Metric -> columns of its interval; of others none is known."""
-LESS_IS_BETTER: Final = ("lat_", "cpu_", "cycles_per_io", "ghz_per_miops", "busy_", "utilization")
+PROBABILITY: Final = 0.95
+"""That the one that is named is the best."""
+DIFFERENCE: Final = 0.01
+"""Relative difference below which two candidates count as equally good."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,10 @@ class Ranking:
     table: pl.DataFrame
     """candidate, mean, low, high (as `run` says them; null: no interval is known), rounds,
     requests, dropped_after (null: still in)."""
-    metric: str
     probability: float
     """Stated probability that the first is the best; 0 if the rounds ran out before a choice."""
-    difference: float
-    """Relative difference below which two candidates count as equally good."""
-    p_better: float | None = None
-    """Least probability, of IOPS, that the first is better with all that is not known."""
+    p_better: float
+    """Least probability that the first is better, with all that is not known."""
     warnings: tuple[Warning, ...] = ()
 
     @property
@@ -61,62 +58,57 @@ class Ranking:
     def as_good(self) -> list[str]:
         """Return the others that are, as far as was seen, within the difference of the best."""
         first, *others = self.table.rows(named=True)
-        near = self.difference * abs(first["mean"])
+        near = DIFFERENCE * first["mean"]
         return [row["candidate"] for row in others if abs(row["mean"] - first["mean"]) < near]
 
     def __str__(self) -> str:
         left = self.table.filter(pl.col("dropped_after").is_null())["candidate"].to_list()
         if len(left) > 1:
-            return f"not decided between {', '.join(left)} (by {self.metric})"
+            return f"not decided between {', '.join(left)} (by iops)"
         equal = self.as_good()
-        close = f"; within {self.difference:.1%} of it: {', '.join(equal)}" if equal else ""
-        sure = "" if self.p_better is None else (
-            f", on a real server with a probability of {chance(self.p_better)}")  # fmt: skip
+        close = f"; within {DIFFERENCE:.1%} of it: {', '.join(equal)}" if equal else ""
         return (
-            f"{self.best} is best by {self.metric}{sure}; in the simulation with "
-            f"{self.probability:.0%}, if it is ahead by {self.difference:.1%} or more{close}"
+            f"{self.best} is best by iops, on a real server with a probability of "
+            f"{chance(self.p_better)}; in the simulation with {self.probability:.0%}, if it is "
+            f"ahead by {DIFFERENCE:.1%} or more{close}"
         )
 
 
 def rank(
     candidates: Mapping[str, Scenario | Mapping[str, Any]],
     *,
-    metric: str = "iops",
-    probability: float = 0.95,
-    difference: float = 0.01,
     requests: int = ROUND_REQUESTS,
-    rounds: int = MOST_ROUNDS,
     seed: int = 1,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
-    """Rank *candidates* (name -> scenario) by a column of `sweep`'s frame.
+    """Rank *candidates* (name -> scenario) by their IOPS.
 
-    More is better for throughput, less for latencies, CPU and utilization. The best is named with
-    *probability* if it beats the others by *difference* (relative) or more. Each of at most
-    *rounds* simulates *requests* of every candidate left.
+    The best is named with a probability of 95 % if it is ahead of the others by 1 % or more. Each
+    of at most 200 rounds simulates *requests* of every candidate left.
     """
-    _check(len(candidates), metric, probability, difference, rounds)
+    if len(candidates) < 2:
+        raise InputError(f"{len(candidates)} candidates cannot be ranked; at least 2 are needed")
     names = list(candidates)
     tables = [tables_of(scenario) for scenario in candidates.values()]
-    sign = -1.0 if metric.startswith(LESS_IS_BETTER) or "_lat_" in metric else 1.0
     values: list[list[float]] = [[] for _ in names]
     dropped: dict[int, int] = {}
     alive = list(range(len(names)))
     delta = 0.0
-    for number in range(rounds):
+    for number in range(MOST_ROUNDS):
         settings = Settings(seed=seed + number, requests=requests, certainty=False)
         found = simulated_rows([tables[i] for i in alive], settings, workers or 1)
         for i, row in zip(alive, found, strict=True):
-            values[i].append(sign * _known(row, metric, names[i], requests))
+            values[i].append(_known(row, names[i]))
         if progress is not None:
-            progress(f"replication {number + 1}: {len(alive)} candidates left", number / rounds)
-        if number + 1 >= min(FIRST_ROUNDS, rounds):
+            left = f"{len(alive)} candidates left"
+            progress(f"replication {number + 1}: {left}", number / MOST_ROUNDS)
+        if number + 1 >= FIRST_ROUNDS:
             runs = np.array([values[i] for i in alive])
-            delta = delta or difference * max(abs(float(runs.mean(axis=1).max())), 1e-300)
+            delta = delta or DIFFERENCE * float(runs.mean(axis=1).max())
             out = {
                 alive[a] for a, b in permutations(range(len(alive)), 2)
-                if is_behind(runs[a] - runs[b], delta, probability, len(names))
+                if is_behind(runs[a] - runs[b], delta, PROBABILITY, len(names))
             }  # fmt: skip
             dropped |= dict.fromkeys(out, number + 1)
             alive = [i for i in alive if i not in out]
@@ -124,36 +116,19 @@ def rank(
             break
     # those still in first, then by how long they stayed, then by mean
     means = [float(np.mean(each)) for each in values]
-    order = sorted(range(len(names)), key=lambda i: (-dropped.get(i, rounds + 1), -means[i]))
+    order = sorted(range(len(names)), key=lambda i: (-dropped.get(i, MOST_ROUNDS + 1), -means[i]))
     ordered = [tables[i] for i in order]
     whole = simulated_rows(ordered, Settings(seed=seed), workers or 1)
-    low, high = ENDS.get(metric, ("", ""))
     rows = [
-        {"candidate": names[i], "mean": row.get(metric) or sign * means[i], "low": row.get(low),
-         "high": row.get(high), "rounds": len(values[i]), "requests": len(values[i]) * requests,
-         "dropped_after": dropped.get(i)}
+        {"candidate": names[i], "mean": row.get("iops") or means[i], "low": row.get("iops_low"),
+         "high": row.get("iops_high"), "rounds": len(values[i]),
+         "requests": len(values[i]) * requests, "dropped_after": dropped.get(i)}
         for i, row in zip(order, whole, strict=True)
     ]  # fmt: skip
     resolved = [resolve(scenario_from_dict(*one)) for one in ordered]
-    p_better = _p_better(rows, whole, resolved) if metric == "iops" else None
     table, said = pl.DataFrame(rows, infer_schema_length=None), tuple(loads_differ(resolved))
-    sure = probability if len(alive) == 1 else 0.0
-    return Ranking(table, metric, sure, difference, p_better, said)
-
-
-def _check(
-    candidates: int, metric: str, probability: float, difference: float, rounds: int
-) -> None:
-    if candidates < 2:
-        raise InputError(f"{candidates} candidates cannot be ranked; at least 2 are needed")
-    if metric not in RESULT_COLUMNS:
-        raise InputError(f"metric {metric!r} is unknown; {nearest(metric, RESULT_COLUMNS)}")
-    if not 0.5 <= probability < 1:
-        raise InputError(f"probability {probability!r} is out of range; 0.5 to below 1")
-    if not 0 < difference <= 1:
-        raise InputError(f"difference {difference!r} is out of range; above 0, at most 1")
-    if rounds < 3:
-        raise InputError(f"{rounds} replications are too few to see a spread; at least 3")
+    sure = PROBABILITY if len(alive) == 1 else 0.0
+    return Ranking(table, sure, _p_better(rows, whole, resolved), said)
 
 
 def is_behind(differences: Floats, delta: float, probability: float, candidates: int) -> bool:
@@ -186,12 +161,7 @@ def _p_better(
     return least
 
 
-def _known(row: Mapping[str, Any], metric: str, name: str, requests: int) -> float:
+def _known(row: Mapping[str, Any], name: str) -> float:
     if row.get("error") is not None:
         raise InputError(f"{name}: {row['error']}")
-    value = row.get(metric)
-    if value is None:
-        raise InputError(
-            f"{name}: {metric} is not known from {requests:,} requests a replication; ask for more"
-        )
-    return float(value)
+    return float(row["iops"])

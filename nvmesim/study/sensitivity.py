@@ -61,15 +61,13 @@ class Input:
     quantity: Quantity
     shown: str
 
-    def ends(self, spread: float | None) -> tuple[float, float]:
-        """Return its low and high value: its own, or *spread* to both sides, or by its basis."""
+    def ends(self) -> tuple[float, float]:
+        """Return its low and high value: its own, or what its basis says."""
         q = self.quantity
         if q.low is not None and q.high is not None and q.low < q.high:
             return q.low, q.high
         factor = spread_of(q)
         low, high = q.value / factor, q.value * factor
-        if spread is not None:
-            low, high = q.value * (1 - spread), q.value * (1 + spread)
         if self.path[-1] in WHOLE:
             low, high = max(1, round(low)), max(round(high), round(q.value) + 1)
         if self.path[-1].endswith("cv"):
@@ -82,7 +80,6 @@ def sensitivity(
     *,
     metric: str = "iops",
     which: Literal["assumed", "all"] = "all",
-    spread: float | None = None,
     requests: int = REQUESTS,
     seed: int | None = None,
     workers: int | None = None,
@@ -90,9 +87,9 @@ def sensitivity(
 ) -> pl.DataFrame:
     """Return one row an uncertain input, the one that carries most of the interval first.
 
-    Columns: input, basis, stated (whether it has an interval of its own; else *spread* is taken, or
-    what its basis says), value, low, high, at_low, at_high (the metric there), change_low,
-    change_high (relative to the base), swing, share (of the variance of the whole interval: Sobol's
+    Columns: input, basis, stated (whether it has an interval of its own; else what its basis says
+    is taken), value, low, high, at_low, at_high (the metric there), change_low, change_high
+    (relative to the base), swing, share (of the variance of the whole interval: Sobol's
     total index on a quadratic through the three points; numbers that were fitted together make up
     for each other, so the inputs' shares are of what `simulate` says that all do at once), whole
     (the interval's relative half-width, as of `simulate`), measure (what would tell the input, and
@@ -104,12 +101,10 @@ def sensitivity(
     """
     if metric not in RESULT_COLUMNS:
         raise InputError(f"metric {metric!r} is unknown; {nearest(metric, RESULT_COLUMNS)}")
-    if spread is not None and not 0 < spread < 1:
-        raise InputError(f"spread {spread!r} is out of range; above 0, below 1")
     tables, base = tables_of(scenario)
     resolved = resolve(scenario_from_dict(tables, base))
     inputs = list(_inputs(tables, resolved, which))
-    moved = [_with(tables, one, value) for one in inputs for value in one.ends(spread)]
+    moved = [_with(tables, one, value) for one in inputs for value in one.ends()]
     settings = Settings(seed=seed, requests=requests, certainty=False)
     asked = [(changed, base) for changed in (tables, *moved)]
 
@@ -130,7 +125,7 @@ def sensitivity(
     was_captured = bool(at and at.rows and max(map(abs, (at.depth, at.size, at.read))) < ALIKE)
     capture = "capture reads at three depths, with p99" if was_captured else f"capture {load}"
     rows = [
-        _row(one, spread, unmoved, [a.get(metric) for a in answers[2 * i + 1 : 2 * i + 3]],
+        _row(one, unmoved, [a.get(metric) for a in answers[2 * i + 1 : 2 * i + 3]],
              load, capture)
         for i, one in enumerate(inputs)
     ]  # fmt: skip
@@ -176,13 +171,12 @@ def _frame(rows: Sequence[dict[str, Any]], interval: Span | None = None) -> pl.D
 
 
 def _row(
-    one: Input, spread: float | None, unmoved: float, at: Sequence[float | None], load: str,
-    capture: str,
-) -> dict[str, Any]:  # fmt: skip
+    one: Input, unmoved: float, at: Sequence[float | None], load: str, capture: str
+) -> dict[str, Any]:
     """What an input does to the answer at its ends, and what would tell it."""
     change = [None if v is None else v / unmoved - 1 for v in at]
     known = [0.0, *(c for c in change if c is not None)]
-    low, high = one.ends(spread)
+    low, high = one.ends()
     measure = "measure the server itself"
     if one.name.startswith("server.stack"):
         measure = f"record CPU figures with a capture of {load} (calibrate --stack)"

@@ -198,51 +198,34 @@ def three(small):
     return candidates(small, **depth)
 
 
-def test_the_best_comes_first_and_of_latencies_the_least(small):
-    ranking = ns.rank(three(small), requests=2000, probability=0.99)
+def test_the_best_comes_first(small, monkeypatch):
+    ranking = ns.rank(three(small), requests=2000)
     assert ranking.best == "depth8"
-    assert ranking.probability == 0.99
-    assert "99%" in str(ranking)
+    assert ranking.probability == 0.95
     table = ranking.table
     assert table["dropped_after"].null_count() == 1
     assert table["mean"].is_sorted(descending=True)
     assert (table["low"] <= table["mean"]).all()
-    assert ns.rank(three(small), metric="lat_mean_us", requests=2000).best == "depth4"
+    monkeypatch.setattr("nvmesim.study.rank.MOST_ROUNDS", 12)
     same = candidates(small, a={}, b={}, c={"workload.0.outstanding": 8})
-    ranking = ns.rank(same, requests=2000, rounds=12)
+    ranking = ns.rank(same, requests=2000)
     assert ranking.best == "c"
-    ranking = ns.rank(candidates(small, a={}, b={}), requests=2000, rounds=12)
+    ranking = ns.rank(candidates(small, a={}, b={}), requests=2000)
     assert ranking.probability == 0.0 or ranking.as_good()
 
 
-@pytest.mark.parametrize("metric", ["iops", "lat_p99_us", "lat_mean_us"])
-def test_a_ranking_shows_what_a_run_shows(small, metric):
+def test_a_ranking_shows_what_a_run_shows(small, monkeypatch):
+    monkeypatch.setattr("nvmesim.study.rank.MOST_ROUNDS", 3)
     long = small.to_dict() | {"run": {"seed": 1}}
     both = {name: put(long, {"workload.0.outstanding": n}) for n, name in ((4, "a"), (8, "b"))}
-    ranking = ns.rank(both, metric=metric, requests=40_000, rounds=3)
+    ranking = ns.rank(both, requests=40_000)
     shown = {r["candidate"]: (r["mean"], r["low"], r["high"]) for r in ranking.table.to_dicts()}
     for name, tables in both.items():
-        total = ns.simulate(scenario_from_dict(tables), reliefs=False).total
-        tail = total.latency.percentiles[99.0], *total.latency.intervals["p99"]
-        meant = {"iops": (total.iops.value, total.iops.low, total.iops.high),
-                 "lat_p99_us": tuple(1e6 * t for t in tail)}  # fmt: skip
-        whole = meant.get(metric, (1e6 * total.latency.mean, None, None))
-        assert shown[name] == pytest.approx(whole), name
+        rate = ns.simulate(scenario_from_dict(tables), reliefs=False).total.iops
+        assert shown[name] == pytest.approx((rate.value, rate.low, rate.high)), name
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"metric": "iosp"}, "iops"),
-        ({"probability": 1.0}, "out of range"),
-        ({"difference": 0.0}, "out of range"),
-        ({"rounds": 1}, "too few"),
-        ({"metric": "lat_p99_99_us"}, "ask for more"),
-    ],
-)
-def test_bad_rankings_are_one_line(small, options, match):
-    with pytest.raises(InputError, match=match):
-        ns.rank(three(small), requests=2000, **options)
+def test_one_design_is_not_ranked(small):
     with pytest.raises(InputError, match="at least 2"):
         ns.rank({"one": small})
 
@@ -290,8 +273,6 @@ def test_the_widest_input_comes_first_and_unknown_ones_are_refused(small):
     assert die["change_high"] > 0.05
     with pytest.raises(InputError, match="iops"):
         ns.sensitivity(small, metric="iosp")
-    with pytest.raises(InputError, match="out of range"):
-        ns.sensitivity(small, spread=1.5)
 
 
 def test_a_capture_that_is_asked_for_has_all_sizes_of_the_load():

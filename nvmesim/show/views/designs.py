@@ -183,20 +183,18 @@ def comparison_blocks(found: Comparison) -> list[b.Block]:
 
 def ranking_blocks(ranking: Ranking) -> list[b.Block]:
     """The choice in a sentence, and a row for each design."""
-    rows, is_rate = ranking.table.to_dicts(), ranking.metric == "iops"
-    number = words.kiops if is_rate else "{:,.4g}".format
+    rows = ranking.table.to_dicts()
     known = {str(r["candidate"]): Interval(r["mean"], r["low"], r["high"])
              for r in rows if r["low"] is not None}  # fmt: skip
-    spans = {name: words.span(i) if is_rate else f"{number(i.low)} to {number(i.high)}"
-             for name, i in known.items()}  # fmt: skip
+    spans = {name: words.span(i) for name, i in known.items()}
     cells = [
-        (name := str(r["candidate"]), number(r["mean"]), spans.get(name, ""), str(r["rounds"]),
-         "" if r["dropped_after"] is None else f"{r['dropped_after']} runs")
+        (name := str(r["candidate"]), words.kiops(r["mean"]), spans.get(name, ""),
+         str(r["rounds"]), "" if r["dropped_after"] is None else f"{r['dropped_after']} runs")
         for r in rows
     ]  # fmt: skip
-    heads = ("design", "IOPS" if is_rate else ranking.metric, "95 % within", "runs", "behind after")
-    return b.present(b.Line(str(ranking), "head"), _bars(known) if is_rate else None,
-                   b.table("Designs", heads, cells), b.Warnings(ranking.warnings))  # fmt: skip
+    heads = ("design", "IOPS", "95 % within", "runs", "behind after")
+    return [b.Line(str(ranking), "head"), _bars(known), b.table("Designs", heads, cells),
+            b.Warnings(ranking.warnings)]  # fmt: skip
 
 
 def _bars(rates: dict[str, Interval]) -> b.Ranges:

@@ -81,12 +81,9 @@ def sizing_page(sizing: Sizing) -> str:
     return chart_page(sizing.chart(), title, *more, first=[asked])
 
 
-def sensitivity_blocks(
-    frame: pl.DataFrame, metric: str, spread: float | None, asked: str = ""
-) -> list[Block]:
+def sensitivity_blocks(frame: pl.DataFrame, metric: str, asked: str = "") -> list[Block]:
     """What carries most of the interval, and a row for each input, in that order."""
     shown, name = frame[:SHOWN].to_dicts(), _METRICS.get(metric, metric)
-    other = "usual" if spread is None else f"±{spread:.0%}"
 
     def change(value: float | None) -> str:
         return "-" if value is None else f"{words.signed(100 * value)} %"
@@ -94,7 +91,7 @@ def sensitivity_blocks(
     rows = [
         [in_words(r["input"]), _rounded(r["value"]),
          *(("", "") if r["basis"] == "part"
-           else (r["basis"], "stated" if r["stated"] else other)),
+           else (r["basis"], "stated" if r["stated"] else "usual")),
          change(r["change_low"]), change(r["change_high"]), percent(r["share"]),
          words.half_width(r["without"])]
         for r in shown
@@ -115,15 +112,13 @@ def sensitivity_blocks(
     ]  # fmt: skip
 
 
-def sensitivity_page(
-    frame: pl.DataFrame, metric: str, spread: float | None, name: str, asked: str
-) -> str:
+def sensitivity_page(frame: pl.DataFrame, metric: str, name: str, asked: str) -> str:
     """Return the chart and the table as one HTML page."""
     import polars as pl
 
     from nvmesim.show.charts.sweep import tornado
 
-    *first, shown, keys = sensitivity_blocks(frame, metric, spread, asked)
+    *first, shown, keys = sensitivity_blocks(frame, metric, asked)
     named = pl.Series("name", [in_words(key) for key in frame["input"]], pl.String)
     title = f"{name}: what {_METRICS.get(metric, metric)} depends on"
     return chart_page(tornado(frame.with_columns(named)), title, shown, keys, first=first)
