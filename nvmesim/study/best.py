@@ -1,11 +1,11 @@
 """The most IOPS within a latency goal, of each design: healthy, a drive failed, rebuilding."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import Any, Final, Literal, get_args
 
 from nvmesim import units
@@ -17,6 +17,7 @@ from nvmesim.predict.uncertainty.derived import probability
 from nvmesim.raid.levels import LEVELS
 from nvmesim.scenario.load import scenario_from_dict, with_values
 from nvmesim.scenario.resolve import resolve
+from nvmesim.scenario.resolved import ResolvedScenario
 from nvmesim.scenario.schema import Scenario
 from nvmesim.scenario.volumes import usable_bytes
 from nvmesim.study.designs import LimitMiss, LoadGoal, design_name
@@ -234,29 +235,41 @@ def best(
     goal = _goal(p99, p99_9, mean, cpu, iops)
     tables, base = tables_of(scenario)
     changes = list(make_plan(over).changes()) if over else [{}]
-    asked = _states(states, any(with_values(tables, values).get("volume") for values in changes))
-    search = _Search(goal, seed, base, progress, len(changes) * len(asked))
+    built = [with_values(tables, values) for values in changes]
+    asked = _states(states, any(map(volumes_of, built)))
+    found: list[list[StateAnswer | InputError | None]] = [[] for _ in built]
+    stop = Event()
+
+    def search(item: tuple[int, State]) -> StateAnswer | InputError | None:
+        number, state = item
+        first = next(iter(found[number]), None)
+        near = first.applied if isinstance(first, StateAnswer) else None
+
+        def largest(one: ResolvedScenario) -> Found:
+            return LoadSearch(one, goal, seed, stop.is_set).largest(near)
+
+        return _answer(built[number], base, state, goal, largest)
+
     with ThreadPoolExecutor(usable_cpus()) as pool:
         # Each state in its own thread: the engine runs without the interpreter's lock.
-        waiting = [(v, changed, [pool.submit(search.answer, changed, v, asked[0])])
-                   for v in changes for changed in [with_values(tables, v)]]  # fmt: skip
         try:
-            for values, changed, found in waiting:
-                first = found[0].result()
-                near = first.applied if isinstance(first, StateAnswer) else None
-                found += [pool.submit(search.answer, changed, values, state, near)
-                          for state in asked[1:]]  # fmt: skip
-            designs = []
-            for values, changed, found in waiting:
-                answers = [f.result() for f in found]
-                error = next((str(a) for a in answers if isinstance(a, InputError)), "")
-                known = tuple(a for a in answers if isinstance(a, StateAnswer) and not error)
-                holds = None if error else usable_bytes(resolve(scenario_from_dict(changed, base)))
-                designs.append(LevelDesign(values, known, error, holds))
+            for some in (asked[:1], asked[1:]):  # near the first one's load lie those of the others
+                items = [(number, state) for number in range(len(built)) for state in some]
+                for (number, state), answer in zip(items, pool.map(search, items), strict=True):
+                    found[number].append(answer)
+                    if progress is not None:
+                        share = sum(map(len, found)) / (len(built) * len(asked))
+                        progress(f"{LevelDesign(changes[number]).name}, {state}", share)
         except BaseException:
-            search.stop.set()  # Ctrl-C stops each before its next run
+            stop.set()  # Ctrl-C stops each before its next run
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    designs = []
+    for values, changed, answers in zip(changes, built, found, strict=True):
+        error = next((str(a) for a in answers if isinstance(a, InputError)), "")
+        known = tuple(a for a in answers if isinstance(a, StateAnswer) and not error)
+        holds = None if error else usable_bytes(resolve(scenario_from_dict(changed, base)))
+        designs.append(LevelDesign(values, known, error, holds))
     if all(d.error for d in designs):
         raise InputError(f"nothing can be built; the first: {designs[0].error}")
     ranked = sorted(designs, key=lambda d: (
@@ -265,50 +278,24 @@ def best(
     return Best(goal, str(tables.get("name") or "scenario"), tuple(ranked), asked)
 
 
-@dataclass
-class _Search:
-    """Answers one state of one design after another; several threads share it."""
-
-    goal: LoadGoal
-    seed: int | None
-    base: str
-    progress: Progress | None
-    whole: int
-    """States of all designs."""
-    stop: Event = field(default_factory=Event)
-    _lock: Lock = field(default_factory=Lock)
-    _done: int = 0
-
-    def answer(
-        self, tables: Mapping[str, Any], values: Mapping[str, Any], state: State,
-        near: Applied | None = None,
-    ) -> StateAnswer | InputError | None:  # fmt: skip
-        """The largest load of a design in *state*; an error: it cannot be built; None: no state."""
-        levels = [LEVELS.get(str(volume.get("raid"))) for volume in volumes_of(tables)]
-        found: StateAnswer | InputError | None = None
-        has_state = state != "rebuilding" or not any(lev and lev.records for lev in levels)
-        if has_state and (levels or state == "healthy"):
-            found = self._searched(tables, state, near)
-            redundant = all(level and level.redundant for level in levels)
-            if isinstance(found, InputError) and state != "healthy" and not redundant:
-                found = StateAnswer(state, False, why=str(found), lost=True)
-        with self._lock:
-            self._done += 1
-            if self.progress is not None:
-                self.progress(f"{LevelDesign(values).name}, {state}", self._done / self.whole)
-        return found
-
-    def _searched(
-        self, tables: Mapping[str, Any], state: State, near: Applied | None
-    ) -> StateAnswer | InputError:
-        try:
-            built = resolve(scenario_from_dict(in_state(tables, state), self.base))
-            search = LoadSearch(built, self.goal, self.seed, self.stop.is_set)
-            return _judged(state, search.largest(near), self.goal)
-        except FailedArrayError as lost:
-            return StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
-        except InputError as error:
+def _answer(
+    tables: Mapping[str, Any], base: str, state: State, goal: LoadGoal,
+    largest: Callable[[ResolvedScenario], Found],
+) -> StateAnswer | InputError | None:  # fmt: skip
+    """The largest load of a design in *state*; an error: it cannot be built; None: no state."""
+    levels = [LEVELS.get(str(volume.get("raid"))) for volume in volumes_of(tables)]
+    of_pool = any(level and level.records for level in levels)
+    if (state != "healthy" and not levels) or (state == "rebuilding" and of_pool):
+        return None
+    try:
+        scenario = resolve(scenario_from_dict(in_state(tables, state), base))
+        return _judged(state, largest(scenario), goal)
+    except FailedArrayError as lost:
+        return StateAnswer(state, False, why=f"data are lost: {lost}", lost=True)
+    except InputError as error:
+        if state == "healthy" or all(level and level.redundant for level in levels):
             return error
+        return StateAnswer(state, False, why=str(error), lost=True)
 
 
 def _goal(
