@@ -31,7 +31,7 @@ def trace(captures: tuple[str, ...], as_json: bool, verbose: bool) -> int:
     per line. A file that cannot be read is reported on stderr, the others are shown, and the
     exit code is 2.
     """
-    from nvmesim.capture.as_json import describe_capture
+    from nvmesim.capture.capture import describe_capture
     from nvmesim.capture.registry import read_captures
     from nvmesim.show.blocks import Warnings
     from nvmesim.show.terminal import show

@@ -11,8 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nvmesim.capture.as_json import describe_capture
-from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Latency, Measurement
+from nvmesim.capture.capture import REQUEST_SCHEMA, Capture, Latency, Measurement, describe_capture
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from nvmesim.capture import registry
-from nvmesim.capture.as_json import describe_capture
-from nvmesim.capture.capture import Capture, Conditions, Measurement, OpResult
+from nvmesim.capture.capture import Capture, Conditions, Measurement, OpResult, describe_capture
 from nvmesim.capture.registry import READERS, guarded_read, read_capture
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError

@@ -6,8 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvmesim.capture.as_json import describe_capture
-from nvmesim.capture.capture import fio_bin_index, fio_bin_value
+from nvmesim.capture.capture import describe_capture, fio_bin_index, fio_bin_value
 from nvmesim.capture.readers.fio import fio_log
 from nvmesim.capture.readers.fio.log_rows import find_layout
 from nvmesim.capture.registry import read_capture, read_captures
