@@ -6,6 +6,7 @@ means than the reader's, never copied from what it returned. A case is a `text` 
 `from` a mark; a key in capitals is what stands there. `each` has rows of one case.
 """
 
+import copy
 import json
 import re
 import tomllib
@@ -161,3 +162,23 @@ def test_iometer_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
             lines[i] = lines[i].replace(",", ";").replace(".", ",")
     found, same = (read_text(text, tmp_path).measurements for text in ("\n".join(lines), plain))
     assert [m.ops for m in found] == [m.ops for m in same]
+
+
+def test_json_of_iostat_with_things_that_cannot_be(tmp_path: Path) -> None:
+    table = json.loads(sample("iostat/report.json"))
+    reports = table["sysstat"]["hosts"][0]["statistics"]
+    plain = copy.deepcopy(reports)
+    reports[1]["disk"] += [{"r/s": 1}, {"disk_device": "x"}, "sda"]
+    reports[1]["avg-cpu"] = []
+    reports.append("a word")
+    capture = read_text(json.dumps(table), tmp_path)
+    assert capture.skipped == 4
+    assert "4 lines skipped" in " ".join(capture.warnings)
+    for one in plain:
+        one["avg-cpu"] |= {"user": 80.0, "system": 80.0}
+        for disk in one["disk"]:
+            disk["r_await"] = 1e13
+    reports[:] = plain
+    (m,) = read_text(json.dumps(table), tmp_path).measurements
+    assert m.cpu is None
+    assert m.ops["read"].clat is None
