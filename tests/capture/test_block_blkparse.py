@@ -20,14 +20,7 @@ from nvmesim.capture.requests import table as request_table
 from nvmesim.capture.requests import table as tally
 from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
-from tests.capture.contract import DATA, counted, read_text, refused, sample, table, written
-
-LINE = "259,1    1  {seq:7}     {time:.9f}   372  {action}  {rwbs} {sector} + {n} [{end}]\n"
-
-
-def line(action: str, time: float, sector: int = 0, rwbs: str = "R", n: int = 8) -> str:
-    end = "0" if action == "C" else "fio"
-    return LINE.format(seq=1, time=time, action=action, rwbs=rwbs, sector=sector, n=n, end=end)
+from tests.capture.contract import DATA, counted, refused, sample, table, written
 
 
 def test_latency_is_what_blkparse_t_prints() -> None:
@@ -55,37 +48,6 @@ def test_raid5_bio_ends_with_the_last_of_four_completions() -> None:
     members = frame.filter(pl.col("device") != "9,0")
     assert (volume.height, members.height) == (60, 240)
     assert volume["latency_ns"].min() > members["latency_ns"].min()
-
-
-def test_flush_steps_are_not_requests(tmp_path: Path) -> None:
-    text = (
-        "259,1    1        1     0.100000000   372  D  FN [kworker/1:1H]\n"
-        "259,1    1        2     0.200000000     0  C  FN 0 [0]\n"
-        + line("D", 0.3, rwbs="WFSM")
-        + "259,1    1        4     0.350000000     0  C  WS 0 [0]\n"
-        + line("C", 0.4, rwbs="WFSM")
-        + line("D", 0.5, rwbs="DS", n=4096)
-        + line("C", 0.6, rwbs="DS", n=4096)
-    )
-    capture = read_capture(written(tmp_path / "t", text))
-    assert table(capture)["op"].to_list() == ["write"]
-    assert capture.skipped == 0
-    assert capture.warnings == (
-        "3 flush steps and commands without sectors (not in the table)",
-        "1 flushes, discards or other commands (not in the table)",
-    )
-
-
-def test_lost_events_are_said(tmp_path: Path) -> None:
-    skips = "Skips: 2 forward (1,234 -  10.0%)\nSkips: 1 forward (56 - 1%)\n"
-    capture = read_text(line("D", 0.1) + line("C", 0.2) + skips, tmp_path)
-    assert counted(capture.warnings, "events-lost") == 1290
-
-
-def test_a_trace_of_issues_alone_is_refused(tmp_path: Path) -> None:
-    said = refused(line("D", 0.1) + line("D", 0.2, sector=8), tmp_path)
-    assert "without one whole request" in said
-    assert "2 issues with no completion" in said
 
 
 def binary() -> bytes:
@@ -180,16 +142,6 @@ def test_what_is_no_request_of_a_form_is_passed_over(tmp_path: Path) -> None:
     assert counted(capture.warnings, "flush-steps") == 1
 
 
-def test_times_of_fewer_decimals(tmp_path: Path) -> None:
-    """The default form is read by its words where the point is not where it was before."""
-    good = line("D", 0.25, 8) + line("C", 0.5, 8) + line("D", 1.125, 16) + line("C", 1.25, 16)
-    short = re.sub(r"(\.\d+?)0+ ", r"\1 ", good)
-    assert ".125 " in short
-    whole = table(read_capture(written(tmp_path / "t", good)))
-    assert table(read_capture(written(tmp_path / "u", short))).equals(whole)
-    assert whole["latency_ns"].to_list() == [250_000_000, 125_000_000]
-
-
 def test_a_length_in_bytes_is_told_from_one_in_sectors(tmp_path: Path) -> None:
     """Where no column confirms it, lengths that are all multiples of 512 are bytes."""
     sizes = table(read_capture(written(tmp_path / "t", GOOD.replace(" 8\n", " 4096\n"))))
@@ -207,47 +159,6 @@ def test_a_length_in_bytes_is_told_from_one_in_sectors(tmp_path: Path) -> None:
 )
 def test_columns_that_lack_what_is_needed(text: str, tmp_path: Path) -> None:
     assert refused(text, tmp_path)
-
-
-def test_operations_by_their_letters(tmp_path: Path) -> None:
-    """A preflush stands before the write it belongs to; alone it is not a request."""
-    text = ""
-    for k, rwbs in enumerate(("R", "WS", "FWFS", "F", "FN", "DS", "RA", "N"), 1):
-        text += line("D", k / 10, 100 * k, rwbs) + line("C", k / 10 + 0.01, 100 * k, rwbs)
-    capture = read_text(text, tmp_path)
-    frame = table(capture)
-    assert frame.schema["op"] == pl.Enum(["read", "write"])
-    assert frame["op"].to_list() == ["read", "write", "write", "read"]
-    assert frame["depth"].to_list() == [1] * 4
-    assert counted(capture.warnings, "other-commands") == 4
-
-
-def test_two_volumes_and_their_devices(tmp_path: Path) -> None:
-    """Q events count where a device has no commands of its own, in any order of devices."""
-    text = ""
-    for k in range(1, 6):
-        for device in ("9,0", "259,1", "9,1"):
-            first = "D" if device == "259,1" else "Q"
-            text += line(first, k / 10, 100 * k).replace("259,1", device)
-        for device in ("9,1", "259,1", "9,0"):
-            text += line("C", k / 10 + 0.05, 100 * k).replace("259,1", device)
-    found = table(read_capture(written(tmp_path / "t", text)))
-    assert found.group_by("device").len().sort("device")["len"].to_list() == [5, 5, 5]
-    assert found["latency_ns"].unique().to_list() == [50_000_000]
-
-
-def test_a_bio_inside_a_bio_goes_to_the_one_of_its_size(tmp_path: Path) -> None:
-    """An equal range is preferred to a larger one that holds it."""
-
-    def bio(action: str, time: float, sector: int, n: int) -> str:
-        return line(action, time, sector, n=n).replace("259,1", "9,0")
-
-    text = bio("Q", 0.1, 0, 64) + bio("Q", 0.2, 8, 8) + bio("C", 0.3, 8, 8)
-    text += bio("C", 0.4, 0, 32) + bio("C", 0.5, 32, 32) + bio("Q", 0.6, 0, 8) + bio("C", 0.7, 0, 8)
-    found = table(read_capture(written(tmp_path / "t", text))).select("issue_ns", "complete_ns")
-    assert found.rows() == [
-        (200_000_000, 300_000_000), (100_000_000, 500_000_000), (600_000_000, 700_000_000),
-    ]  # fmt: skip
 
 
 def record(

@@ -2,11 +2,12 @@
 
 The cases are in ``data/cases`` and ``data/expected``: worked out from the text by hand or by other
 means than the reader's, never copied from what it returned. A case is a `text` or a `sample`, with
-`changes` (each must be in the text), `patterns`, `set` and `gone` (paths of JSON), cut `upto` or
-`from` a mark; a key in capitals is what stands there. `each` has rows of one case.
+`changes` (each must be in the text), `patterns`, paths of JSON that are `copied`, `set` or `gone`,
+cut `upto` or `from` a mark; a key in capitals is what stands there. `each` has rows of one case.
 """
 
 import copy
+import functools
 import json
 import re
 import tomllib
@@ -33,8 +34,10 @@ def cases() -> Iterator[Any]:
             rows = case.pop("each", [{}])
             for number, row in enumerate(rows, 1):
                 joined = {key: [*case.get(key, ()), *row.get(key, ())] for key in JOINED}
+                values = {**case.get("set", {}), **row.get("set", {})}
                 which = f" {number}" if len(rows) > 1 else ""
-                yield pytest.param({**case, **row, **joined}, id=f"{path.stem}: {name}{which}")
+                whole = {**case, **row, **joined, "set": values}
+                yield pytest.param(whole, id=f"{path.stem}: {name}{which}")
     for path in sorted((DATA / "expected").glob("*.toml")):
         for name, figures in tomllib.loads(path.read_text("utf-8")).items():
             yield pytest.param({"file": name, "measurements": figures}, id=name)
@@ -49,22 +52,30 @@ def changed(case: dict[str, Any]) -> str:
         assert n, pattern
     for key, value in case.items():
         text = text.replace(key, value) if key.isupper() else text
-    if case.keys() & {"set", "gone"}:
+    if case["set"] or case.keys() & {"copied", "gone"}:
         text = json.dumps(changed_json(json.loads(text), case))
     text = text[text.index(case.get("from", "")) :]
     return text[: text.index(case["upto"])] if "upto" in case else text
 
 
 def changed_json(found: Any, case: dict[str, Any]) -> Any:
-    """*found* with other values at paths such as ``jobs/0/read/iops``, or without them."""
-    for path in (*case.get("set", ()), *case.get("gone", ())):
+    """*found* with copies and other values at paths such as ``jobs/0/read/iops``, or without."""
+
+    def at(path: str) -> tuple[Any, str | int]:
         *outer, last = (int(key) if key.isdigit() else key for key in path.split("/"))
-        inner = found
-        for key in outer:
-            inner = inner[key]
-        inner[last] = case.get("set", {}).get(path)
-        if path in case.get("gone", ()):
-            del inner[last]
+        return functools.reduce(lambda inner, key: inner[key], outer, found), last
+
+    for path, source in case.get("copied", {}).items():
+        (inner, last), (other, key) = at(path), at(source)
+        if isinstance(inner, list):
+            inner.append(None)
+        inner[last] = copy.deepcopy(other[key])
+    for path, value in case["set"].items():
+        inner, last = at(path)
+        inner[last] = value
+    for path in case.get("gone", ()):
+        inner, last = at(path)
+        del inner[last]
     return found
 
 
