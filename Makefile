@@ -131,8 +131,8 @@ pictures: venv
 # The kernels are Python with the JIT off, and slow: there the tests that are about them run on few networks.
 JIT_OFF_TESTS = tests/mutation/check_kernel.py tests/engines/test_check.py tests/engines/test_by_hand.py \
 	tests/engines/test_heap.py tests/capture/test_block_blkparse.py tests/capture/test_cases.py \
-	tests/capture/test_block_pairing.py tests/capture/test_block_tracepoints.py \
-	tests/capture/test_fio_logs.py tests/capture/test_table_rows.py tests/capture/test_trap_matrix.py
+	tests/capture/test_block_pairing.py tests/capture/test_fio_logs.py \
+	tests/capture/test_table_rows.py tests/capture/test_trap_matrix.py
 # whole fits and sets: their code has no quick test
 SLOW_TESTS = tests/calibrate/test_stack.py tests/validate tests/docs
 

@@ -126,49 +126,6 @@ def test_text_with_a_further_block_for_both(tmp_path: Path) -> None:
     assert not has(m.warnings, "mixed-report")
 
 
-def test_reads_reported_as_mixed_are_reads(tmp_path: Path) -> None:
-    body = section(ops={"read": 100_000}).replace("read: IOPS", "mixed: IOPS")
-    (m,) = read_text(banner("job", 0, "randread", 1) + body, tmp_path).measurements
-    assert list(m.ops) == ["read"]
-    assert m.ops["read"].bytes == 100_000 * 4096
-
-
-def test_sizes_of_a_range_are_no_size(tmp_path: Path) -> None:
-    """The mean of 4 to 16 KiB may be 8 KiB, which no request had."""
-    head = banner("job", 0, "randread", 1).replace("4096B-4096B", "4096B-16.0KiB")
-    body = section(ops={"read": 100_000}).replace("390.62MiB", "781.25MiB")
-    (m,) = read_text(head + body, tmp_path).measurements
-    assert m.conditions.block_size is None
-    assert m.ops["read"].bytes == pytest.approx(100_000 * 8192, rel=1e-4)
-
-
-def test_flushes_targets_and_signals_are_said(tmp_path: Path) -> None:
-    body = section(ops={"write": 100_000}, depth=4)
-    body = body.replace("total=0,100000,0,0", "total=0,100000,0,25000")
-    body += "     latency   : target=2000000, window=200000, percentile=99.00%, depth=4\n"
-    capture = read_text(banner("job", 0, "randwrite", 32) + "fio: terminating on signal 2\n" + body,
-                   tmp_path)  # fmt: skip
-    (m,) = capture.measurements
-    assert "25000 flushes (fsync) ran between the requests" in m.warnings
-    assert has(m.warnings, "latency_target")
-    assert capture.warnings == ("the run was interrupted by a signal",)
-
-
-def test_jobs_that_failed_without_a_report_are_said(tmp_path: Path) -> None:
-    failed = "fio: pid=0, err=2/file:filesetup.c:174, func=open, error=No such file or directory\n"
-    text = banner("job", 0, "randread", 1) + "fio-3.33\n" + failed + section(ops={"read": 90_000})
-    assert (
-        "1 jobs failed (the first: open, error=No such file"
-        in read_text(text, tmp_path).warnings[0]
-    )
-
-
-def test_decimal_megabytes_of_kb_base_1000(tmp_path: Path) -> None:
-    body = section(ops={"read": 100_000}).replace("390.62MiB", "409.60MB")
-    (m,) = read_text(body, tmp_path).measurements
-    assert m.ops["read"].bytes == 409_600_000
-
-
 def test_the_sum_of_all_clients_is_no_further_run(tmp_path: Path) -> None:
     first, second = (
         section(name, ops={"read": 50_000}, pid=pid) for name, pid in (("a", 7), ("b", 8))
@@ -180,12 +137,6 @@ def test_the_sum_of_all_clients_is_no_further_run(tmp_path: Path) -> None:
     (m,) = capture.measurements
     assert m.ops["read"].count == 100_000
     assert (m.conditions.jobs, m.conditions.engine) == (2, "libaio")
-
-
-def test_engines_without_a_drive_are_said(tmp_path: Path) -> None:
-    text = banner("job", 0, "randread", 1, "null") + section(ops={"read": 100_000})
-    (m,) = read_text(text, tmp_path).measurements
-    assert has(m.warnings, "no-drive")
 
 
 def test_short_runs_appended_to_one_json_are_all_kept(tmp_path: Path) -> None:
