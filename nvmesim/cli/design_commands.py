@@ -168,15 +168,12 @@ def _loaded(files: tuple[str, ...], sets: tuple[str, ...]) -> dict[str, Scenario
 @click.command(epilog="Example: nvmesim sensitivity server.toml --metric lat_p99_us")
 @click.argument("scenario", metavar="SCENARIO.toml")
 @option("--metric", "A column of `nvmesim sweep`.", default="iops", show_default=True)
-@option("--all/--assumed everything", "Measured and fitted numbers too (the default), or assumed "
-        "ones alone.", default=True)  # fmt: skip
 @click.option("--requests", type=click.IntRange(1000), default=40_000, show_default=True)
 @output_path("Write the table: .parquet or .csv.", "-o", "--output")
 @simulates(report="Write the tornado chart and the table (HTML).", sets=True, seed=True,
            workers=True, verbose=True)  # fmt: skip
 def sensitivity(
-    scenario: str, sets: tuple[str, ...], metric: str, everything: bool, output: Path | None,
-    **options: Any,
+    scenario: str, sets: tuple[str, ...], metric: str, output: Path | None, **options: Any
 ) -> Answer:  # fmt: skip
     """Show which uncertain input the answer depends on.
 
@@ -190,9 +187,8 @@ def sensitivity(
     if output is not None:
         check_format(output)
     loaded = scenario_of(scenario, sets)
-    which: Any = "all" if everything else "assumed"
     with progress_bar(left=True) as progress:
-        frame = study(loaded, metric=metric, which=which, progress=progress, **options)
+        frame = study(loaded, metric=metric, progress=progress, **options)
     if output is not None:
         write_frame(frame, output)
     from nvmesim.show.views.inputs import sensitivity_blocks, sensitivity_page

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import polars as pl
 
@@ -79,7 +79,6 @@ def sensitivity(
     scenario: Scenario | str | Path | Mapping[str, Any],
     *,
     metric: str = "iops",
-    which: Literal["assumed", "all"] = "all",
     requests: int = REQUESTS,
     seed: int | None = None,
     workers: int | None = None,
@@ -96,14 +95,13 @@ def sensitivity(
     others with it) and without (what is left of the interval then). The parts "misfit", "model"
     and "simulation" are rows as well; one drive captured at the asked load leaves the model's
     error of a row so near.
-    *which* "all" (the default) adds numbers that are measured or fitted.
     `nvmesim.show.charts.sweep.tornado` draws it.
     """
     if metric not in RESULT_COLUMNS:
         raise InputError(f"metric {metric!r} is unknown; {nearest(metric, RESULT_COLUMNS)}")
     tables, base = tables_of(scenario)
     resolved = resolve(scenario_from_dict(tables, base))
-    inputs = list(_inputs(tables, resolved, which))
+    inputs = list(_inputs(tables, resolved))
     moved = [_with(tables, one, value) for one in inputs for value in one.ends()]
     settings = Settings(seed=seed, requests=requests, certainty=False)
     asked = [(changed, base) for changed in (tables, *moved)]
@@ -208,9 +206,7 @@ def variance(low: float | None, high: float | None) -> float:
     return slope**2 + 2 * curve**2
 
 
-def _parts(
-    result: Result, figure: str, capture: str, was_captured: bool
-) -> list[dict[str, Any]]:  # fmt: skip
+def _parts(result: Result, figure: str, capture: str, was_captured: bool) -> list[dict[str, Any]]:
     """Misfit, model and simulation of *figure*; *capture*: what brings a row nearer, if none is."""
     parts = result.certainty.figures.get(figure)
     if parts is None:
@@ -248,9 +244,7 @@ def load_words(scenario: ResolvedScenario) -> str:
     return f"{name} of {size}" + ("" if group.is_open else f" at depth {depth}")
 
 
-def _inputs(
-    tables: Mapping[str, Any], resolved: ResolvedScenario, which: Literal["assumed", "all"]
-) -> Iterator[Input]:
+def _inputs(tables: Mapping[str, Any], resolved: ResolvedScenario) -> Iterator[Input]:
     """Yield the uncertain numbers of the profiles that a scenario uses, each profile once."""
     used = {(g.filesystem, g.guest) for g in resolved.workload}
     kinds = {
@@ -262,8 +256,6 @@ def _inputs(
         for key, quantity in quantities(profile):
             first, *rest = path = tuple(key.split("."))
             if key in NEVER or not quantity.value:
-                continue
-            if which == "assumed" and quantity.basis != "assumed":
                 continue
             if first in kinds and rest[0] not in kinds[first]:
                 continue
