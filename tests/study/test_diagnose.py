@@ -86,6 +86,18 @@ outstanding = 32
 """
 
 
+@pytest.fixture
+def written(tmp_path):
+    """Writes a table of points, with columns *more* than what all have, and returns its path."""
+
+    def write(*rows, more=""):
+        path = tmp_path / "rows.csv"
+        path.write_text("\n".join([f"op,block_size,jobs,iodepth,iops{more}", *rows, ""]))
+        return path
+
+    return write
+
+
 def test_every_mistake_has_a_code_of_its_own_and_says_where_to_look():
     codes = [m.code for m in known().mistakes]
     assert len(set(codes)) == len(codes)
@@ -146,16 +158,13 @@ def test_a_server_as_it_should_be_is_healthy():
     assert found.healthy > 0.5
 
 
-def test_the_command_finds_a_depth_without_effect(tmp_path, capfd):
-    (tmp_path / "server.toml").write_text(SERVER)
+def test_the_command_finds_a_depth_without_effect(tmp_path, written, capfd):
+    server = tmp_path / "server.toml"
+    server.write_text(SERVER)
     # what four drives do with one request in flight for each of four threads
-    (tmp_path / "rows.csv").write_text(
-        "op,block_size,jobs,iodepth,iops\n"
-        "randread,4 KiB,4,32,57000\nrandread,4 KiB,4,8,57000\nrandread,4 KiB,1,1,14400\n"
-    )
-    code = run_command(
-        ["diagnose", str(tmp_path / "server.toml"), str(tmp_path / "rows.csv"), "--json"]
-    )
+    rows = written("randread,4 KiB,4,32,57000", "randread,4 KiB,4,8,57000",
+                   "randread,4 KiB,1,1,14400")  # fmt: skip
+    code = run_command(["diagnose", str(server), str(rows), "--json"])
     answer = json.loads(capfd.readouterr().out)
     assert code == 1
     assert answer["explanations"][0]["code"] == "depth"
@@ -166,26 +175,21 @@ def test_the_command_finds_a_depth_without_effect(tmp_path, capfd):
     assert answer["next"]["tells"][0] == answer["explanations"][0]["name"]
 
 
-def test_a_row_is_predicted_on_the_targets_that_the_scenario_names(tmp_path):
+def test_a_row_is_predicted_on_the_targets_that_the_scenario_names(written):
     """Two arrays, of which one was measured: `run` and `diagnose` predict the same."""
     tables = tomllib.loads(SERVER)
     tables["volume"] = [{"raid": "raid0", "members": [0, 1]}, {"raid": "raid0", "members": [2, 3]}]
     load = {"threads_total": 12, "outstanding": 64, "read": 1.0, "targets": ["volume1"]}
     tables["workload"] = [load]
-    path = tmp_path / "rows.csv"
-    path.write_text("op,block_size,jobs,iodepth,iops\nrandread,4 KiB,12,64,1300000\n")
-    (row,) = ns.diagnose(tables, [path], workers=1).rows
+    (row,) = ns.diagnose(tables, [written("randread,4 KiB,12,64,1300000")], workers=1).rows
     asked = ns.simulate(scenario_from_dict(tables), reliefs=False).total.iops.value
     assert row.predicted.value == pytest.approx(asked, rel=0.03)
 
 
 @pytest.mark.parametrize(("column", "is_known"), [("", False), (",4", True)])
-def test_a_job_may_have_loaded_one_drive_unless_it_says_how_many(tmp_path, column, is_known):
-    path = tmp_path / "rows.csv"
-    path.write_text(
-        f"op,block_size,jobs,iodepth,iops{',drives' * is_known}\n"
-        f"randread,4 KiB,1,1,14500{column}\nrandread,4 KiB,4,32,731000{column}\n"
-    )
+def test_a_job_may_have_loaded_one_drive_unless_it_says_how_many(written, column, is_known):
+    path = written(f"randread,4 KiB,1,1,14500{column}", f"randread,4 KiB,4,32,731000{column}",
+                   more=",drives" * is_known)  # fmt: skip
     found = ns.diagnose(tomllib.loads(SERVER), [path], workers=1)
     assert ("few-targets" in found_codes(found)) != is_known
     assert is_known or found.explanations[0].changes == {"workload.*.targets": ["drive0"]}
@@ -258,9 +262,8 @@ def test_what_to_measure_next_comes_before_what_it_decides_between(
         assert text.index("Measure next") < text.index("a narrow link")
 
 
-def test_a_flush_that_a_row_states_is_part_of_its_load(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("op,block_size,jobs,iodepth,iops,sync\nrandwrite,4 KiB,1,1,574,fsync\n")
+def test_a_flush_that_a_row_states_is_part_of_its_load(written):
+    path = written("randwrite,4 KiB,1,1,574,fsync", more=",sync")
     ((row,), _) = rows_of(ns.read_captures([path]))
     assert row.workload["fsync"] == 1
 
@@ -301,14 +304,12 @@ def test_a_depth_had_effect_where_an_asynchronous_engine_went_by_the_page_cache(
         assert bool(list(depth.variants(replace(server, rows=rows)))) == has_forms
 
 
-def test_jobs_that_were_busy_did_not_wait_for_a_drive(tmp_path, monkeypatch):
+def test_jobs_that_were_busy_did_not_wait_for_a_drive(written, monkeypatch):
     """A hot drive leaves CPUs idle, slow CPUs are busy."""
     monkeypatch.setattr("nvmesim.study.diagnosis.diagnose.SHOWN", 0.0)
     odds = {}
     for pct in (390, 40):
-        path = tmp_path / f"{pct}.csv"
-        path.write_text("op,block_size,jobs,iodepth,drives,iops,direct,cpu_pct\n"
-                        f"randread,4 KiB,4,32,4,250000,1,{pct}\n")  # fmt: skip
+        path = written(f"randread,4 KiB,4,32,250000,4,1,{pct}", more=",drives,direct,cpu_pct")
         ((row,), _) = rows_of(ns.read_captures([path]))
         assert (row.spent_s is None) == (pct == 40)
         found = ns.diagnose(tomllib.loads(SERVER), [path], workers=1).explanations
@@ -387,7 +388,7 @@ def test_what_a_range_says_of_a_server_is_what_its_simulation_does(one):
     assert said == pytest.approx(does, abs=0.1)
 
 
-def test_a_delay_between_those_that_are_simulated_is_found(tmp_path):
+def test_a_delay_between_those_that_are_simulated_is_found(written):
     """1.1 ms more, one after the other and 32 deep; 0.5 and 2.5 ms are simulated."""
     tables = tomllib.loads(SERVER)
     tables["drives"][0]["count"] = 1
@@ -395,9 +396,7 @@ def test_a_delay_between_those_that_are_simulated_is_found(tmp_path):
               "outstanding": depth} for depth in (1, 32)]  # fmt: skip
     late = [({"drives.*.delay": "1100 us"}, load) for load in loads]
     one, deep = (f["iops"] for f in ShortRuns(tables, ".").figures(late, ""))
-    path = tmp_path / "rows.csv"
-    path.write_text("op,block_size,jobs,iodepth,iops\n"
-                    f"randread,4k,1,1,{one}\nrandread,4k,1,32,{deep}\n")  # fmt: skip
+    path = written(f"randread,4k,1,1,{one}", f"randread,4k,1,32,{deep}")
     found = ns.diagnose(tables, [path], workers=1)
     assert found_codes(found)[0] == "network"
     (network,) = (e for e in found.explanations if e.code == "network")
@@ -410,6 +409,16 @@ def test_a_disk_on_another_host_is_late_and_carries_what_its_network_does():
     (thread,) = (t for t in threads() if t["name"].startswith("c7i.4xlarge"))
     with tempfile.TemporaryDirectory() as folder:
         assert found_codes(asked(thread, Path(folder)))[0] == "network"
+
+
+def asked_of(tables, load, **how):
+    """The server of *tables* under one row of *load*, and what simulates it."""
+    runs = ShortRuns(tables, ".")
+    rows = [MeasuredRow("", load, 1e3, None, **{"is_buffered": False, **how})]
+    return runs, Server(tables, runs.scenario({}, load), rows)
+
+
+WINDOWS_SERVER = {"stack": "windows-2019", "sockets": [{"cpu": "epyc-7313"}]}
 
 
 def forms(code, server):
@@ -428,19 +437,15 @@ def test_the_requests_of_a_single_drive_may_be_cut_too():
     tables = tomllib.loads(SERVER)
     tables["drives"][0]["count"] = 1
     load = {"access": "sequential", "block_size": "256 KiB", "threads_total": 1, "outstanding": 1}
-    runs = ShortRuns(tables, ".")
-    rows = [MeasuredRow("", load, 1e3, None, is_buffered=False)]
-    cuts = forms("cut", Server(tables, runs.scenario({}, load), rows))
+    runs, server = asked_of(tables, load)
+    cuts = forms("cut", server)
     rates = [run["iops"] for run in runs.figures([({}, load), (cuts[-1].change, load)], "")]
     assert rates[1] < 0.7 * rates[0]
 
 
 def test_a_windows_server_may_be_a_guest():
-    tables = {**tomllib.loads(SERVER), "server": {"stack": "windows-2019"}}
-    tables["server"]["sockets"] = [{"cpu": "epyc-7313"}]
     load = {"access": "random", "block_size": "4 KiB", "threads_total": 4, "outstanding": 32}
-    rows = [MeasuredRow("", load, 1e3, None, is_buffered=False)]
-    server = Server(tables, ShortRuns(tables, ".").scenario({}, load), rows)
+    _, server = asked_of({**tomllib.loads(SERVER), "server": WINDOWS_SERVER}, load)
     kinds = {v.change.get("workload.*.guest") for v in forms("guest", server)}
     assert kinds == {"hyper-v", None}
 
@@ -519,13 +524,11 @@ def test_a_flush_takes_as_long_as_any_of_such_drives():
 
 
 def test_windows_flushes_too():
-    tables = {**tomllib.loads(SERVER), "server": {"stack": "windows-2019"}}
-    tables["server"]["sockets"] = [{"cpu": "epyc-7313"}]
     load = {"access": "random", "block_size": "4 KiB", "threads_total": 1, "outstanding": 1,
             "read": 0.0}  # fmt: skip
-    runs = ShortRuns(tables, ".")
-    rows = [MeasuredRow("", load, 981.0, None, is_buffered=None)]
-    found = forms("flushes", Server(tables, runs.scenario({}, load), rows))
+    runs, server = asked_of({**tomllib.loads(SERVER), "server": WINDOWS_SERVER}, load,
+                            is_buffered=None)  # fmt: skip
+    found = forms("flushes", server)
     answers = runs.figures([({}, load), *((v.change, load) for v in found)], "")
     rates = [answer["iops"] for answer in answers]
     assert len(found) == 4
@@ -550,12 +553,10 @@ def test_a_synchronous_engine_decides_that_a_depth_had_no_effect(engine, is_fact
 
 
 @pytest.mark.parametrize(("op", "is_said"), [("randrw", True), ("rw", True), ("randrw:50", False)])
-def test_a_mix_without_a_share_is_said_to_be_half_reads(tmp_path, op, is_said):
-    path = tmp_path / "rows.csv"
-    path.write_text(f"op,block_size,jobs,iodepth,iops\n{op},4 KiB,1,1,14000\n")
-    notes = notes_of(ns.read_captures([path]))
+def test_a_mix_without_a_share_is_said_to_be_half_reads(written, op, is_said):
+    notes = notes_of(ns.read_captures([written(f"{op},4 KiB,1,1,14000")]))
     assert [note.code for note in notes] == [UNSTATED_MIX] * is_said
-    path.write_text("op,block_size,jobs,iodepth,iops,lat_mean_kg\nread,4 KiB,1,1,14000,9\n")
+    path = written("read,4 KiB,1,1,14000,9", more=",lat_mean_kg")
     assert [note.code for note in notes_of(ns.read_captures([path]))] == [UNKNOWN_COLUMN]
 
 
@@ -591,10 +592,8 @@ def test_an_engine_on_which_a_depth_has_no_effect_is_named():
     assert note.startswith("psync:")
 
 
-def test_rows_that_do_not_state_their_load_are_counted_or_refused(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("op,block_size,jobs,iodepth,iops\nrandread,4 KiB,1,1,14000\n")
-    rows, left_out = rows_of(ns.read_captures([path]))
+def test_rows_that_do_not_state_their_load_are_counted_or_refused(written):
+    rows, left_out = rows_of(ns.read_captures([written("randread,4 KiB,1,1,14000")]))
     assert [row.workload["outstanding"] for row in rows] == [1]
     assert left_out == []
     with pytest.raises(InputError, match="no row can be compared"):
@@ -654,9 +653,8 @@ def test_public_threads():
 
 
 @pytest.mark.parametrize(("direct", "is_buffered"), [("0", True), ("1", False), ("", None)])
-def test_a_table_says_whether_the_page_cache_was_in_the_way(tmp_path, direct, is_buffered):
-    path = tmp_path / "rows.csv"
-    path.write_text(f"op,block_size,jobs,iodepth,iops,direct\nrandread,4k,1,1,14000,{direct}\n")
+def test_a_table_says_whether_the_page_cache_was_in_the_way(written, direct, is_buffered):
+    path = written(f"randread,4k,1,1,14000,{direct}", more=",direct")
     ((row,), _) = rows_of(ns.read_captures([path]))
     assert row.is_buffered is is_buffered
 
@@ -683,20 +681,20 @@ def test_a_prediction_is_sure_where_neither_drives_nor_cpus_count():
     assert as_before == 0.3
 
 
-def test_what_nothing_explains_is_none_of_these(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("op,block_size,jobs,iodepth,iops,direct\nrandread,4k,4,1,2000000,1\n")
+def test_what_nothing_explains_is_none_of_these(written):
+    path = written("randread,4k,4,1,2000000,1", more=",direct")
     found = ns.diagnose(tomllib.loads(SERVER), [path], workers=1)
     assert found_codes(found)[0] == "unknown"
     assert found.healthy < 0.01
 
 
-def test_where_no_mistake_fits_it_is_said_what_was_tried_and_what_to_measure(tmp_path, capfd):
+def test_where_no_mistake_fits_it_is_said_what_was_tried_and_what_to_measure(
+    tmp_path, written, capfd
+):
     """Twice as fast in both rows: no mistake makes a server faster, and "nothing" is no answer."""
-    server, rows = tmp_path / "server.toml", tmp_path / "rows.csv"
+    server = tmp_path / "server.toml"
     server.write_text(SERVER)
-    rows.write_text("op,block_size,jobs,iodepth,iops\nrandread,4 KiB,4,32,2900000\n"
-                    "randread,4 KiB,1,1,34000\n")  # fmt: skip
+    rows = written("randread,4 KiB,4,32,2900000", "randread,4 KiB,1,1,34000")
     assert run_command(["diagnose", str(server), str(rows), "--json", "--workers", "1"]) == 1
     found = json.loads(capfd.readouterr().out)
     assert not any(row["inside"] for row in found["rows"])
@@ -741,22 +739,18 @@ def test_a_change_without_effect_on_a_load_is_not_simulated_again(monkeypatch):
     assert len(seen) == 3
 
 
-def test_the_place_of_the_workload_is_that_of_all_rows(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("op,block_size,jobs,iodepth,iops\nrandread,4k,4,32,120000\n")
+def test_the_place_of_the_workload_is_that_of_all_rows(written):
+    path = written("randread,4k,4,32,120000")
     guest = SERVER.replace("outstanding = 32", 'outstanding = 32\nguest = "kvm-virtio"')
     rates = [ns.diagnose(tomllib.loads(text), [path], workers=1).rows[0].predicted.value
              for text in (SERVER, guest)]  # fmt: skip
     assert rates[1] < 0.8 * rates[0]
 
 
-def test_what_files_name_is_told_and_counts(tmp_path):
-    (tmp_path / "rows.csv").write_text(
-        "op,block_size,jobs,iodepth,iops,engine,device\n"
-        "randread,4 KiB,4,32,57000,libaio,/dev/nvme0n1\n"
-    )
+def test_what_files_name_is_told_and_counts(tmp_path, written):
+    rows = written("randread,4 KiB,4,32,57000,libaio,/dev/nvme0n1", more=",engine,device")
     (tmp_path / "server.txt").write_text("$ cat /proc/mdstat\nzd0: ios=12\n")
-    server, rows = tomllib.loads(SERVER), tmp_path / "rows.csv"
+    server = tomllib.loads(SERVER)
     without = ns.diagnose(server, [rows], workers=1)
     found = ns.diagnose(server, [rows, tmp_path / "server.txt"], workers=1)
     before, after = ({e.code: e.probability for e in d.explanations} for d in (without, found))
@@ -765,14 +759,13 @@ def test_what_files_name_is_told_and_counts(tmp_path):
     assert not any("server.txt" in reason for reason in found.left_out)
 
 
-def test_a_file_that_tells_nothing_is_left_out_and_said(tmp_path):
-    (tmp_path / "rows.csv").write_text("op,block_size,jobs,iodepth,iops\nrandread,4k,1,1,14400\n")
-    (tmp_path / "notes.txt").write_text("nothing of use\n")
-    captures, _, refused = read_files([tmp_path / "rows.csv", tmp_path / "notes.txt"])
-    assert len(captures.files) == 1
-    assert len(refused) == 1
+def test_a_file_that_tells_nothing_is_left_out_and_said(tmp_path, written):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("nothing of use\n")
+    captures, _, refused = read_files([written("randread,4k,1,1,14400"), notes])
+    assert (len(captures.files), len(refused)) == (1, 1)
     with pytest.raises(InputError):
-        read_files([tmp_path / "notes.txt"])
+        read_files([notes])
 
 
 @pytest.mark.parametrize(
