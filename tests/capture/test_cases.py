@@ -25,7 +25,13 @@ from tests.capture.contract import DATA, counted, read_text, refused, sample, ta
 KINDS = ("slat", "clat", "lat")
 COUNTS = {"iops", "bytes_per_s", "count", "bytes"}
 MEASURED = {"read", "write", "mixed"}
+FIGURES = {*MEASURED, *(f"{op}_{kind}" for op in MEASURED for kind in KINDS), "label", "load",
+           "unknown", "bins_us", "bin_count", "cpu_pct", "disk_util_pct", "warnings",
+           "version"}  # fmt: skip
 JOINED = ("changes", "patterns")
+GIVEN = {*JOINED, "text", "sample", "file", "name", "copied", "set", "gone", "from", "upto"}
+FOUND = {"refused", "said", "only", "unsaid", "counted", "rows", "skipped", "version", "format",
+         "same", "requests", "labels", "first", "measurements"}  # fmt: skip
 
 
 def cases() -> Iterator[Any]:
@@ -37,6 +43,9 @@ def cases() -> Iterator[Any]:
                 values = {**case.get("set", {}), **row.get("set", {})}
                 which = f" {number}" if len(rows) > 1 else ""
                 whole = {**case, **row, **joined, "set": values}
+                keys = {key for key in whole if not key.isupper()}
+                assert keys <= GIVEN | FOUND, keys - GIVEN - FOUND
+                assert keys & FOUND, name
                 yield pytest.param(whole, id=f"{path.stem}: {name}{which}")
     for path in sorted((DATA / "expected").glob("*.toml")):
         for name, figures in tomllib.loads(path.read_text("utf-8")).items():
@@ -50,8 +59,9 @@ def changed(case: dict[str, Any]) -> str:
     for pattern, new in case.get("patterns", ()):
         text, n = re.subn(pattern, new, text)
         assert n, pattern
-    for key, value in case.items():
-        text = text.replace(key, value) if key.isupper() else text
+    for key in filter(str.isupper, case):
+        assert key in text
+        text = text.replace(key, case[key])
     if case["set"] or case.keys() & {"copied", "gone"}:
         text = json.dumps(changed_json(json.loads(text), case))
     text = text[text.index(case.get("from", "")) :]
@@ -103,6 +113,7 @@ def check_latency(latency: Latency | None, expected: dict[str, Any], where: str)
 
 
 def check_measurement(m: Measurement, expected: dict[str, Any]) -> None:
+    assert expected.keys() <= FIGURES, expected.keys() - FIGURES
     ops = {**m.ops, **({"mixed": m.mixed} if m.mixed else {})}
     listed = MEASURED & set(expected)
     assert not listed or listed == set(ops)
