@@ -100,12 +100,6 @@ def test_averaged_logs_are_a_series_without_percentiles() -> None:
     assert {w["op"]: w["windows"] for w in windows} == {"read": 21, "write": 21}
 
 
-def test_a_cut_last_row_is_not_taken(tmp_path: Path) -> None:
-    """A block size cut from 4096 to 40 would be a good row."""
-    capture = read_text("5, 90000, 0, 4096\n" * 9 + "5, 90000, 0, 40", tmp_path, LOG)
-    assert (capture.rows, capture.skipped) == (9, 1)
-
-
 def test_long_logs_are_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Past the limit nothing is kept, and two jobs' requests still come in order of time."""
     rows = [f"{k // 5}, {80000 + k}, {k % 2}, 4096, {4096 * k}, 0\n" for k in range(3000)]
@@ -130,9 +124,3 @@ def test_drift_is_said(tmp_path: Path) -> None:
     assert has(capture.warnings, "drift")
     appended = read_text("".join(rows) * 2, tmp_path, LOG)
     assert has(appended.warnings, "clock-steps-back")
-
-
-def test_a_name_that_does_not_say_what_was_logged(tmp_path: Path) -> None:
-    capture = read_text("5, 90000, 0, 4096, 0\n" * 9, tmp_path)
-    assert has(capture.warnings, "kind-guessed")
-    assert has(capture.warnings, "run-unknown")
