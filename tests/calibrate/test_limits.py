@@ -12,6 +12,7 @@ from nvmesim.calibrate.over_time.limits import bursts_of, find_limits
 from nvmesim.calibrate.points import points_of
 from nvmesim.capture.capture import Captures
 from nvmesim.capture.registry import read_captures
+from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import load
 from nvmesim.catalog.profile import Quantity, VolumeLimits
 from nvmesim.catalog.toml import to_toml
@@ -212,3 +213,19 @@ def test_two_ceilings_that_meet_by_chance_are_no_limit(tmp_path):
     shared = [p for p in points if p.block_size > 4096]  # nothing says that the two are not one
     found = find_limits(shared).profile.iops
     assert 32_173 < found.value < 33_067
+
+
+def test_a_port_that_both_directions_fill_is_no_limit(tmp_path):
+    """A drive by SAS moves 1.12 GB/s whichever way: of bytes, and each direction's own."""
+    rows = [
+        f"{op},1M,1,{n},{rate}" for op, rate in (("read", 1060), ("write", 1071)) for n in (8, 64)
+    ]
+    rows += ["randread,4K,1,32,180600", "randwrite,4K,1,32,173700"]
+    path = tmp_path / "points.csv"
+    path.write_text("\n".join(["op,block_size,jobs,iodepth,iops", *rows]) + "\n")
+    points, _ = points_of(read_captures([str(path)]))
+    found = find_limits(points)
+    assert found.profile.iops is None  # 180k of 4 KiB
+    assert 1060 << 20 < found.profile.bandwidth.value < 1071 << 20
+    assert found.but_of(parse_link("sas3")) is None
+    assert found.but_of(parse_link("pcie3 x4")) is found

@@ -243,6 +243,7 @@ def _fit(
     measured: _Measured, name: str, limits: FoundLimits | None, notes: list[str], tell: Progress
 ) -> DriveFit:
     points, host, included = measured.points, measured.host, measured.included
+    limits = limits and limits.but_of(host.link)
     used = without_bursts(which_rows.of_the_drive(points, included, notes), host, notes)
     free = used if limits is None else limits.below(used)
     rows = which_rows.divided(points, free, host, notes)

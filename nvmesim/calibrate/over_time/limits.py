@@ -14,6 +14,7 @@ from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.over_time.buffers import Buffer, find_buffer, rates_of
 from nvmesim.calibrate.points import Point
 from nvmesim.capture.capture import Captures
+from nvmesim.catalog.links import Link
 from nvmesim.catalog.profile import Quantity, VolumeLimits
 from nvmesim.units import format_size
 
@@ -28,6 +29,9 @@ ALIKE = 0.03
 """Ceilings of different loads that agree within this are one."""
 LONE = 16 << 10
 """Largest size at which one operation alone tells: a disk's own bandwidth is as flat."""
+PORT = 0.8
+"""Share of a link's raw rate from which on reads and writes that meet are full at their port: data
+sheets of SATA drives 0.92, SAS 0.93, PCIe 3.0 x4 0.84 to 0.9."""
 LEAST = 3
 """Depths at the limit, if one operation alone is to tell."""
 
@@ -85,6 +89,12 @@ class FoundLimits:
             rates.append(bandwidth.value / size)
         return float(min(rates))
 
+    def but_of(self, link: Link) -> "FoundLimits | None":
+        """Return them without a bandwidth that *link* carries at most: that is each direction's."""
+        rate = self.profile.bandwidth
+        is_port = rate is not None and rate.value > PORT * link.raw_bytes_per_s
+        return None if is_port and self.profile.iops is None else self
+
     def below(self, points: Sequence[Point]) -> list[Point]:
         """Points that measure the disk; of a load that has none, the shallowest at the limit."""
         free = [p for p in points if p.iops < (1 - 2 * FLAT) * self.allowed(p.block_size)]
@@ -115,7 +125,7 @@ def find_limits(points: Sequence[Point], bursts: Sequence[Burst] = ()) -> FoundL
         if _meets_others(c, ceilings, points) or _tells_alone(c, points)
         or any(_same(b, c) for b in bursts)
     ]  # fmt: skip
-    return None if not limiting and not bursts else _found(limiting, bursts)
+    return None if not limiting and not bursts else _found(limiting, bursts, points)
 
 
 def bursts_of(captures: Captures) -> list[Burst]:
@@ -205,14 +215,18 @@ def _same(burst: Burst, c: Ceiling) -> bool:
     return burst.size == c.size and abs(burst.iops / c.iops - 1) < 2 * ALIKE
 
 
-def _found(limiting: Sequence[Ceiling], bursts: Sequence[Burst]) -> FoundLimits:
+def _found(
+    limiting: Sequence[Ceiling], bursts: Sequence[Burst], points: Sequence[Point]
+) -> FoundLimits:
     levels = [(c.iops, c.size) for c in limiting] + [(b.iops, b.size) for b in bursts]
     top = max(iops for iops, _ in levels)
     wide = max(iops * size for iops, size in levels)
     by_count = [i for i, (iops, _) in enumerate(levels) if iops > (1 - ALIKE) * top]
     by_bytes = [i for i, (iops, n) in enumerate(levels) if iops * n > (1 - ALIKE) * wide]
     lone = len({size for _, size in levels}) == 1
-    if set(by_count) <= set(by_bytes) and not lone:
+    if lone and any(p.iops > (1 + 2 * FLAT) * top for p in points):
+        by_count, lone = [], False  # rows of another size tell
+    elif set(by_count) <= set(by_bytes) and not lone:
         by_count = []  # all move the same bytes
     elif set(by_bytes) <= set(by_count):
         by_bytes = []
