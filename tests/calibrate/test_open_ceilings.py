@@ -15,6 +15,7 @@ from nvmesim.calibrate.datasheet import Sheet
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import host_of_rows
+from nvmesim.catalog.load import with_alternative
 from nvmesim.errors import FitError
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict
@@ -499,3 +500,15 @@ def test_a_data_sheet_tells_operations_of_which_there_is_no_row():
     assert [(r.read, r.stated) for r in profile.residuals].count((1.0, False)) == 2
     assert sum(r.stated for r in profile.residuals) == 4
     assert profile.captured.depths == (1, 2)
+
+
+def test_those_who_write_are_full_only_if_those_who_read_are():
+    """One thread stops at 195k reads and 180k writes: four do four times as many of both."""
+    rows = [("randread", 4 * K, 1, n, x) for n, x in ((1, 14_700), (16, 120e3), (32, 195e3))]
+    rows += [("randwrite", 4 * K, 1, n, x) for n, x in ((1, 60e3), (16, 180e3), (32, 180e3))]
+    profile = fitted("linux-libaio,pcie4 x4,2.8 GHz", rows)[0].profile
+    alone, both = [a for a in profile.alternatives if a.name.startswith("the threads")]
+    assert 0 < both.weight < alone.weight + both.weight <= 0.5
+    faster = [with_alternative(profile, a) for a in (alone, both)]
+    assert all(x.dies.value > 2 * profile.dies.value for x in faster)
+    assert [x.write.commands.value > 2 * 180e3 for x in faster] == [False, True]

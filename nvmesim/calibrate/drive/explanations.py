@@ -211,8 +211,12 @@ FASTEST: Final = 4.0
 def with_threads_full(
     profile: DriveProfile, host: BenchHost, judged: Sequence[Judged], notes: list[str]
 ) -> DriveProfile:
-    """*profile* with the explanation that threads were full where *judged* rows allow it."""
-    found: list[Alternative] = []
+    """*profile* with the explanation that threads were full where *judged* rows allow it.
+
+    Who reads and who writes are the same threads: where both may have been full, the less likely
+    were so only if the others were.
+    """
+    likely: list[tuple[float, bool, float]] = []
     for is_read in (True, False):
         top = _ceiling(host, judged, is_read)
         if top is None or thread_share(host, top) < LEAST_FULL:
@@ -225,36 +229,40 @@ def with_threads_full(
             host.link, top.block_size, rate, read=is_read,
             stated=host.sheet.get("random_read" if is_read else "random_write"),
         )  # fmt: skip
-        values = difference(profile, _faster(profile, min(usual / rate, FASTEST), is_read))
-        if profile.captured is not None:
-            able = (j.point for j in judged if j.used and may_be_full(j.point))
-            factor = 1 / max(thread_share(host, p) for p in able)  # its fastest thread was full
-            values["captured.stack_cycles"] = round(profile.captured.stack_cycles * factor, 3)
-        said = FULL_THREADS[is_read]
-        found.append(Alternative(name=said, weight=round(weight, 4), values=values))
+        likely.append((weight, is_read, min(usual / rate, FASTEST)))
         clock = "name the CPU's clock (--captured-on STACK,LINK,'2.4 GHz'), or "
         notes.append(
-            f"{top.name}: {weight:.0%} likely {said}; {clock if host.clock_sd else ''}add a row of "
-            "more threads, which decides"
+            f"{top.name}: {weight:.0%} likely {FULL_THREADS[is_read]}; "
+            f"{clock if host.clock_sd else ''}add a row of more threads, which decides"
         )
-    if not found:
+    if not likely:
         return profile
-    left = 1.0 - sum(a.weight for a in found) / len(found)
+    likely.sort(reverse=True)
+    left = 1.0 - likely[0][0]
     known = [a.model_copy(update={"weight": a.weight * left}) for a in profile.alternatives]
-    found = [a.model_copy(update={"weight": a.weight / len(found)}) for a in found]
-    return profile.model_copy(update={"alternatives": (*known, *found)})
+    able = [j.point for j in judged if j.used and may_be_full(j.point)]
+    faster, said = profile, list[str]()
+    for (weight, is_read, ratio), rarer in zip(likely, [*likely[1:], (0.0,)], strict=True):
+        faster, said = _faster(faster, ratio, is_read), [*said, FULL_THREADS[is_read]]
+        if weight == rarer[0]:
+            continue  # both or neither
+        values = difference(profile, faster)
+        if profile.captured is not None:
+            factor = 1 / max(thread_share(host, p) for p in able)  # its fastest thread was full
+            values["captured.stack_cycles"] = round(profile.captured.stack_cycles * factor, 3)
+        share = round(weight - rarer[0], 4)
+        known.append(Alternative(name=" and ".join(said), weight=share, values=values))
+    return profile.model_copy(update={"alternatives": tuple(known)})
 
 
 def _ceiling(host: BenchHost, judged: Sequence[Judged], is_read: bool) -> Point | None:
     """The row at a ceiling of the fitted drive whose threads were least busy; None without any."""
     found = [
         j.point for j in judged
-        if j.used and j.point.read_fraction == float(is_read)
-        and may_be_full(j.point) and not j.point.is_cpu_bound
+        if j.used and j.point.read_fraction == float(is_read) and may_be_full(j.point)
+        and not j.point.is_cpu_bound and j.answer.full not in (None, PORT)
     ]  # fmt: skip
-    least = min(found, key=lambda p: thread_share(host, p), default=None)
-    full = {id(j.point) for j in judged if j.answer.full not in (None, PORT)}
-    return least if id(least) in full else None
+    return min(found, key=lambda p: thread_share(host, p), default=None)
 
 
 def _faster(profile: DriveProfile, ratio: float, is_read: bool) -> DriveProfile:
