@@ -17,7 +17,7 @@ from nvmesim.raid.arrays import (
     TablePlan,
     balanced,
     build_table,
-    sticky,
+    streamed,
     with_last_phase,
 )
 from nvmesim.raid.geometry import RaidGeometry
@@ -155,7 +155,8 @@ def _volume_table(volume: Volume, drives: Sequence[Drive], kind: RequestKind) ->
         return table
     uncut = not volume.raid.has_chunks
     if volume.read_policy == "md" and uncut and kind.access == "sequential":
-        return sticky(table, kind.streams)
+        kinds = {drives[m].link.kind for m in volume.members}
+        return streamed(table, kind.streams, bool(whole.rotational) or "sata" in kinds)
     return balanced(table, volume.read_policy)
 
 
