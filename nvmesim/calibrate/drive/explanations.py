@@ -26,7 +26,13 @@ from nvmesim.calibrate.drive.write_side import LIMITS, Limit
 from nvmesim.calibrate.evidence import Ceiling, Judged, Side, joint_of
 from nvmesim.calibrate.over_time.pauses import NONE, PauseFit
 from nvmesim.calibrate.points import Point
-from nvmesim.calibrate.stack.scaled import LEAST_FULL, may_be_full, thread_share, threads_full
+from nvmesim.calibrate.stack.scaled import (
+    ALIKE,
+    LEAST_FULL,
+    may_be_full,
+    thread_share,
+    threads_full,
+)
 from nvmesim.catalog.links import Link
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Alternative, DriveProfile
@@ -256,11 +262,16 @@ def with_threads_full(
 
 
 def _ceiling(host: BenchHost, judged: Sequence[Judged], is_read: bool) -> Point | None:
-    """The row at a ceiling of the fitted drive whose threads were least busy; None without any."""
+    """The row at a ceiling of the fitted drive whose threads were least busy; None without any.
+
+    Threads that did less than those of another row had time left.
+    """
+    able = [j for j in judged if j.used and may_be_full(j.point)]
+    most = max((j.point.iops / j.point.jobs for j in able), default=0.0)
     found = [
-        j.point for j in judged
-        if j.used and j.point.read_fraction == float(is_read) and may_be_full(j.point)
-        and not j.point.is_cpu_bound and j.answer.full not in (None, PORT)
+        j.point for j in able
+        if j.point.read_fraction == float(is_read) and j.answer.full not in (None, PORT)
+        and not j.point.is_cpu_bound and j.point.iops / j.point.jobs > most / ALIKE
     ]  # fmt: skip
     return min(found, key=lambda p: thread_share(host, p), default=None)
 

@@ -48,7 +48,7 @@ FULL: Final = 0.98
 QUEUED: Final = 16
 """Requests in flight of a thread from which on it may be full."""
 ALIKE: Final = 1.25
-"""Reads/s over writes/s up to which one thread did as much of both. Assumed."""
+"""Rate of a thread over another's up to which it did as much, reads or writes. Assumed."""
 NEARLY: Final = 0.8
 """Share of a thread's time from which on its requests leave it no room. Assumed."""
 AS_TOLD: Final = 1e-6
