@@ -57,6 +57,9 @@ _WORDS: Final = {
     "unit": {unit: unit for unit in _IN_US},
 }  # fmt: skip
 """The parts of a latency's name, in any order."""
+_AVERAGE: Final = re.compile(
+    r"^(?:avg|average|mean)_(?=[km]?iops|bw|bandwidth|throughput|speed|[kmg]i?b_)"
+)
 _PERCENTILE: Final = re.compile(r"p[0-9]{1,2}(?:_[0-9]{1,6})?")
 _OP: Final = re.compile(r"(?:rand)?(?:read|write)|((?:rand)?rw|readwrite)(?::([0-9.]+)%?)?")
 
@@ -221,11 +224,11 @@ _EXAMPLES: Final = (
 def cleaned(name: str) -> str:
     """Return the name of a column without what does not matter.
 
-    >>> cleaned(' "Avg. Latency (us)"'), cleaned("p99.9us")
-    ('avg_latency_us', 'p99_9_us')
+    >>> cleaned(' "Avg. Latency (us)"'), cleaned("Avg IOPS"), cleaned("p99.9us")
+    ('avg_latency_us', 'iops', 'p99_9_us')
     """
     plain = re.sub(r"[\s.()\[\]/-]+", "_", name.strip().strip('"').strip().lower()).strip("_")
-    return re.sub(r"(?<=[0-9])(?=(us|ms|ns)$)", "_", plain)
+    return re.sub(r"(?<=[0-9])(?=(us|ms|ns)$)", "_", _AVERAGE.sub("", plain))
 
 
 def column(name: str) -> Column | None:
