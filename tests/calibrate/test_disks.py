@@ -84,23 +84,3 @@ def test_a_bridge_of_usb_passes_one_command_or_many(link, is_one):
     assert predicted("read", M, 4, 8) * M < 450e6
     assert fit.profile.link == link
     assert parse_link(link).kind == "sata"
-
-
-def test_a_bridge_of_usb_that_nobody_names_is_of_either_kind():
-    fit, _ = fitted("windows-2019,usb3,3.6 GHz", LONE)
-    (one,) = [a for a in fit.profile.alternatives if "tags" in a.values]
-    assert one.weight == 0.5
-    assert with_alternative(fit.profile, one).tags.value == 1
-    deep, _ = fitted("windows-2019,usb3,3.6 GHz", [*LONE, ("randread", 4 * K, 1, 32, 60e3)])
-    assert not any("tags" in a.values for a in deep.profile.alternatives)
-
-
-@pytest.mark.parametrize(
-    ("name", "link"), [("USB 3.0 box", "usb3"), ("sdb uas", "usb3"), ("busbar", "pcie4 x4")]
-)
-def test_rows_that_name_usb_are_behind_it(tmp_path, name, link):
-    table = "op,block_size,jobs,iodepth,iops,source\n" + "".join(
-        f"{op},4 KiB,1,1,{iops},{name}\n" for op, *_, iops in LONE
-    )
-    (tmp_path / "a.csv").write_text(table)
-    assert fit_drive(read_captures([tmp_path])).profile.link == link

@@ -15,7 +15,6 @@ from nvmesim.calibrate.drive.suspension import suspending
 from nvmesim.calibrate.drive.which_rows import host_doubts
 from nvmesim.calibrate.evidence import DriveFit, Judged
 from nvmesim.calibrate.points import Point, points_of
-from nvmesim.calibrate.stack.scaled import host_of_rows
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import with_alternative
@@ -64,15 +63,6 @@ def test_more_than_a_port_carries_names_one_that_does(gigabytes: int, named: str
     host = usual_host(parse_link("pcie4 x4"))
     said = [*host_doubts(host, [row(1.0, 4, 64, gigabytes * 1e9 / 4096)], included=False)]
     assert [named in text for text in said] == [True] * bool(named)
-
-
-def test_a_thread_whose_sending_takes_all_its_time_says_so() -> None:
-    """358 us of submission a request: one thread did nothing else (a mail of linux-nvme)."""
-    busy = replace(row(1.0, 1, 16, 2789.0), block_size=8192, slat_s=356.5e-6, mean_s=5.73e-3)
-    notes: list[str] = []
-    host_of_rows(usual_host(parse_link("pcie4 x4")), [busy], notes)
-    assert "slat" in notes[0]
-    assert "more threads" not in notes[0]
 
 
 def test_a_write_ceiling_is_no_latency() -> None:

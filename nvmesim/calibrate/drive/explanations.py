@@ -19,7 +19,6 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
-from nvmesim.calibrate.drive.laws import SHALLOW
 from nvmesim.calibrate.drive.open_ceilings import open_ceiling
 from nvmesim.calibrate.drive.read_side import CEILINGS
 from nvmesim.calibrate.drive.write_side import LIMITS, Limit
@@ -33,7 +32,6 @@ from nvmesim.calibrate.stack.scaled import (
     thread_share,
     threads_full,
 )
-from nvmesim.catalog.links import Link
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import Alternative, DriveProfile
 from nvmesim.catalog.quantity import with_numbers
@@ -149,27 +147,6 @@ def chosen(tried: Sequence[Explanation]) -> tuple[Explanation, list[tuple[Explan
     others = sorted(((w, i) for i, w in enumerate(found) if i != best and w >= LEAST), reverse=True)
     total = found[best] + sum(w for w, _ in others)
     return tried[best], [(tried[i], w / total) for w, i in others]
-
-
-ONE_COMMAND: Final = 0.5
-"""Weight of a USB bridge that passes one command at a time (BOT), where nobody says which it is."""
-
-
-def bridged(
-    best: Explanation, others: list[tuple[Explanation, float]], link: Link, rows: Sequence[Point]
-) -> list[tuple[Explanation, float]]:
-    """*others* and, behind a USB bridge of neither kind, that it passes one command at a time.
-
-    Deep *rows* tell that.
-    """
-    if " " in link.bridge or not link.bridge or any(p.outstanding > SHALLOW for p in rows):
-        return others
-    one = replace(
-        best, profile=with_numbers(best.profile, {"tags": 1.0}),
-        title="a bridge that passes one command at a time (BOT)",
-        decides="a row at depth 32, or 'usb3 bot' or 'usb3 uas' as the link",
-    )  # fmt: skip
-    return [*((e, w * (1 - ONE_COMMAND)) for e, w in others), (one, ONE_COMMAND)]
 
 
 def alternative(of: Explanation, main: DriveProfile, weight: float) -> Alternative:

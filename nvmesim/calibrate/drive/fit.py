@@ -250,7 +250,6 @@ def _fit(
     shown = points if limits is None else free or points  # rows at a limit are none of the drive
     blank = drive_of_rows(shown, host, name, measured.captured_on, included)
     best, others = _best(Evidence(rows, host, limits, notes, tell), blank)
-    others = explanations.bridged(best, others, host.link, used)
     profile = best.profile
     notes += best.notes
 

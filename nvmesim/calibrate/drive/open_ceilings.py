@@ -123,12 +123,11 @@ class OtherMode:
 
 
 def open_writes(
-    link: Link, size: int, top: float, moved: float | None, *, is_stated: bool = False,
-    stated: Expected | None = None,
-) -> tuple[float, float, OtherMode | None]:  # fmt: skip
+    link: Link, size: int, top: float, moved: float | None, *, stated: Expected | None = None
+) -> tuple[float, float, OtherMode | None]:
     """As `open_ceiling` of writes, where large writes move as many bytes/s as *moved* would.
 
-    None: no row tells. What data sheets of drives for servers state lasts.
+    None: no row tells.
 
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
@@ -139,8 +138,6 @@ def open_writes(
         return *open_ceiling(link, size, top, read=False, stated=stated), None
     fresh = Expected(FRESH[0] * moved, FRESH[1])
     steady = stated or Expected(STEADY[0] * moved, STEADY[1])
-    if is_stated:
-        return *_above(*steady, top), None
     if stated is None:
         return *fresh, OtherMode(1 - FRESH[2], steady, top, is_lower=True)
     other = OtherMode(STATED_FRESH, fresh, top, is_lower=False)

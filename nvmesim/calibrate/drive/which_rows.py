@@ -1,6 +1,5 @@
 """Which rows measure the drive, and what is said of those that do not."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -331,16 +330,11 @@ SATA_BYTES: Final = 560e6
 """Bytes/s that SATA 3 carries at most. Source: data sheets of its drives (480 to 560 MB/s)."""
 
 
-USB: Final = re.compile(r"\b(?:usb|uasp?)(?:\b|[23_])", re.IGNORECASE)
-
-
 def told_link(captures: Captures, points: Sequence[Point]) -> tuple[str, str]:
     """Return the link that *points* are behind and why, where nobody names it; blank: not told.
 
     Linux calls disks behind SATA and SAS sd. Virtual ones as well, where no guest is stated.
     """
-    if any(USB.search(f"{m.label} {m.source}") for m in captures.measurements):
-        return "usb3", "their names say USB"
     names = {n for m in captures.measurements for n in m.disk_util_pct}
     disks = sorted(n for n in names if not n.startswith(("md", "dm-")))
     if not all(n.startswith("sd") for n in disks) or any(p.guest != "none" for p in points):

@@ -143,7 +143,7 @@ def write_parameters(
             is_known_width = width.basis == "fitted" or "sequential_write" in host.sheet
             usual, sd, other = open_ceilings.open_writes(
                 host.link, size, top, width.value / size if is_known_width else None,
-                is_stated=points[0].is_stated, stated=host.sheet.get("random_write"),
+                stated=host.sheet.get("random_write"),
             )  # fmt: skip
         rate = Parameter("rate", usual, top, MOST_OPEN * usual, prior_sd=sd, told=False)
     return [

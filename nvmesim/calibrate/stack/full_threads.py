@@ -10,8 +10,6 @@ from nvmesim.calibrate.points import LONE_S, Point
 
 QUEUED: Final = 8
 """Requests in flight of a thread from which on it may be full; with fewer it waits for them."""
-BUSY: Final = 0.85
-"""Share of a thread's time that goes into submissions from which on it does nothing else."""
 MORE: Final = 1.25
 """What more threads do, in units of a row's IOPS, from which on its threads were the limit."""
 LARGE: Final = 32 << 10
@@ -55,8 +53,6 @@ def _is_full(p: Point, points: Sequence[Point]) -> bool:
         return False
     if p.iodepth < QUEUED:
         return False
-    if sends_all_the_time(p):
-        return True
     alike = [
         q.iops for q in points
         if q.jobs > p.jobs and _kind(q) == _kind(p) and not q.is_bounded
@@ -65,11 +61,6 @@ def _is_full(p: Point, points: Sequence[Point]) -> bool:
     needed = ROOM * p.iops * LONE_S[p.read_fraction == 1]
     is_more = max(alike, default=0.0) > MORE * p.iops > MORE * max(fewer, default=0.0)
     return (is_more or does_less_of_each(p, points)) and p.outstanding > needed
-
-
-def sends_all_the_time(p: Point) -> bool:
-    """True if submissions took all of the time of the threads of *p*, by their latency (slat)."""
-    return bool(p.slat_s) and p.iops * (p.slat_s or 0.0) >= BUSY * p.jobs
 
 
 def does_less_of_each(p: Point, points: Sequence[Point]) -> bool:

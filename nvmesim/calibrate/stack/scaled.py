@@ -23,7 +23,6 @@ from nvmesim.calibrate.infer.problem import DRAWS
 from nvmesim.calibrate.points import LONE_S, Point
 from nvmesim.calibrate.stack.full_threads import (
     does_less_of_each,
-    sends_all_the_time,
     with_full_threads,
 )
 from nvmesim.catalog.load import get, with_level
@@ -235,8 +234,6 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
         if p.is_cpu_bound and (_waits(p) or does_less_of_each(p, rows)) and not p.raid
     ]  # fmt: skip
     shown, why = max(full, key=lambda p: p.iops / p.jobs, default=None), "more threads do more"
-    if shown is not None and sends_all_the_time(shown):
-        why = "sending took all of its time (slat)"
     if shown is None:
         shown, why = _likely_full(host, rows), "a drive behind this link seldom does so little"
     if shown is not None and not any(p.cpu_s for p in rows):
