@@ -14,6 +14,7 @@ from nvmesim.calibrate.drive.laws import (
     shared_limit,
     unloaded_latency_s,
 )  # fmt: skip
+from nvmesim.calibrate.drive.open_ceilings import SLOW
 from nvmesim.calibrate.drive.starting_point import SLOWEST_FLASH_S, streams_slowly
 from nvmesim.calibrate.drive.write_side import is_volatile
 from nvmesim.calibrate.points import LONE_S, Point
@@ -96,7 +97,9 @@ def divided(
         mixes = mixes or list(plain)
         reads = reads_of_mixes(mixes, notes)
     elif not (reads or writes):
-        waited = [p for p in mixes if tells_wait(p, mixes) or is_slow(p, host.link)]
+        # few requests, and those of a slow device, wait for it, and not for a thread or a link
+        waited = [p for p in mixes
+                  if p.outstanding <= SHALLOW * p.targets or p.iops < SLOW * p.targets]  # fmt: skip
         reads = reads_of_mixes(waited, notes) if waited else []
     elif not writes:
         writes = rest_of_mixes(mixes, reads, notes, read=False)
@@ -138,31 +141,6 @@ def reads_of_mixes(mixes: Sequence[Point], notes: list[str]) -> list[Point]:
         "what is left; rows of reads alone and of writes alone would tell them apart"
     )
     return found
-
-
-def tells_wait(mix: Point, others: Sequence[Point]) -> bool:
-    """True if *mix* tells how long its requests take: few in flight, or *others* of more do more.
-
-    One row of many requests may be at any ceiling, of its threads or of bytes.
-    """
-    return mix.outstanding <= SHALLOW * mix.targets or any(
-        p.outstanding > mix.outstanding and p.iops > NO_FASTER * mix.iops
-        for p in others
-        if (p.read_fraction, p.block_size, p.targets) == (
-            mix.read_fraction, mix.block_size, mix.targets
-        )
-    )  # fmt: skip
-
-
-SLOW_THREAD, SLOW_LINK = 50e3, 0.1
-"""Requests/s of a thread, and share of the bytes of a link, below which a row is at neither
-ceiling. Assumed: a sixth of the 318k that `asked_host.GHZ` has, and a tenth."""
-
-
-def is_slow(mix: Point, link: Link) -> bool:
-    """True if what *mix* waited for is the drive: its thread and *link* do many times as much."""
-    moved = mix.iops * mix.block_size / mix.targets
-    return mix.iops < SLOW_THREAD * mix.jobs and moved < SLOW_LINK * link.raw_bytes_per_s
 
 
 TELLS: Final = 0.2
