@@ -29,9 +29,6 @@ REMOTE: Final = Expected(50e3, 1.2)
 """The same, requests/s, of a disk behind a network: 95 % are within 5k and 500k. Sources: what the
 volumes of clouds are sold with (AWS gp3 3k to 16k, io2 to 256k; Azure 5k to 160k; Alibaba 50k to
 1M; Google 15k to 100k), spread evenly."""
-CAPPED: Final = 0.3
-"""Weight of a ceiling, beside a latency's 1, where a few requests took as long as a network.
-Assumed: most volumes are bought for more than a few requests use."""
 COMMAND: Final = 4096
 """Size of the requests of `SHEET_CEILING`."""
 SMALL, DEEP = 8192, 16

@@ -287,8 +287,6 @@ def _few(
     odds = 1.0
     if kind is not None and host.link.kind in open_ceilings.SHEET_CEILING:
         odds = open_ceilings.sheet_odds(host.link, min(p.block_size for p in points), top, stated)
-        if all(map(laws.may_be_remote, points)):
-            odds = max(odds, open_ceilings.CAPPED)
     return replace(side, cost=found.optimum.cost, odds=odds)
 
 
