@@ -381,7 +381,7 @@ class _Lowering:
         behind = [self.scenario.drives[d].adapter for d in model.members]
         of_adapters = sum(adapters[a].cycles_per_command for a in behind if a is not None)
         submit = self.host.submit_rows(
-            cycles, engine + of_engine + of_adapters / len(behind), per_child, kind.socket,
+            cycles, engine + of_engine, per_child + of_adapters / len(behind), kind.socket,
             closed=not (group.is_open or in_turn),
             locks=[] if volume is None else volume.lock_rows(kind),
         )  # fmt: skip

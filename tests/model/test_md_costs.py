@@ -352,3 +352,22 @@ def test_md_is_not_polled(stack, said):
     tables = one_server("intel-p4610-1.6tb", [load], 2, stack=stack, volume=[raid])
     codes = [warning.code for warning in caveats(resolve(scenario_from_dict(tables)))]
     assert ("polled-volume" in codes) == said
+
+
+@pytest.mark.parametrize(("raid", "commands"), [("raid0", 1), ("raid1", 2)])
+def test_an_adapter_costs_cycles_for_each_command(raid, commands):
+    """A mirrored write is two commands; it paid once."""
+    cycles = 20_000
+
+    def full(each):
+        asked = tables({"raid": raid}, drives=2, cores=1)
+        asked["adapters"] = [
+            {"name": "a", "kind": "controller", "link": "pcie5 x16", "commands": "100M/s",
+             "cycles_per_command": each}
+        ]  # fmt: skip
+        asked["drives"] = [{"profile": MEMORY, "count": 2, "behind": "a"}]
+        found = simulate(scenario_from_dict(asked), reliefs=False, certainty=False)
+        assert found.bottleneck.verdict == "cpu"
+        return 1e9 * GHZ / found.total.iops.value
+
+    assert full(cycles) - full(0) == pytest.approx(commands * cycles, rel=0.1)
