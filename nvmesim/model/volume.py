@@ -65,8 +65,8 @@ class VolumeTarget:
         self.geometry = volume_parts(volume, scenario.drives)[0].geometry
         self._has_parity = volume.raid.parity > 0
         self._groups = groups_of(scenario, volume)
-        self._is_open = any(g.is_open for g in self._groups)
         self._rows_gate = self._stripe_cache()
+        self._locks_with_row = self._rows_gate >= 0 and any(g.is_open for g in self._groups)
         self._locks = EngineLocks(b, scenario, volume)
         self._bitmap_file = BitmapFile(b, volume)
         self.stripe_rows: StripeRows | None = None
@@ -278,7 +278,7 @@ class VolumeTarget:
         if self._rows_gate < 0 or not kind.write:
             return rows
         held = min(self._rows_of(kind.n_bytes), self.volume.stripe_cache)
-        if self._is_open and self.stripe_rows is not None:
+        if self._locks_with_row and self.stripe_rows is not None:
             rows = [*self.stripe_rows.submit_rows(self._rows_of(kind.n_bytes)), *rows]
         release = op(Op.RELEASE, self._rows_gate, held)
         return [op(Op.ACQUIRE, self._rows_gate, held), *rows, release]
@@ -312,7 +312,7 @@ class VolumeTarget:
         stripe cache, without end in an overload, would keep the workers from the locks.
         """
         rows = [] if self.on_controller else self._locks.rows(kind.write)
-        if kind.write and self.stripe_rows is not None and not self._is_open:
+        if kind.write and self.stripe_rows is not None and not self._locks_with_row:
             rows += self.stripe_rows.submit_rows(self._rows_of(kind.n_bytes))
         return rows
 
