@@ -191,7 +191,7 @@ class FileSection(Frozen):
 
 ROW_CYCLES: Final = ("base", "per_member", "wakeup")
 ENGINE_CYCLES: Final = ("per_request", "per_child")
-CYCLES: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch")
+CYCLES: Final = ("submit", "complete", "interrupt", "wakeup", "per_batch", "scsi")
 """Costs of a stack that one factor multiplies: what a thread pays for each request."""
 
 
@@ -237,6 +237,8 @@ class StackProfile(Frozen):
     per_child: Number = Quantity(value=0)
     """Cycles for every command beyond the first that a request becomes and its thread sends: to cut
     it off, send it, and take its completion, which comes from a drive and a queue of its own."""
+    scsi: Number = Quantity(value=0)
+    """Cycles that a command to a drive behind SATA or SAS costs more than one of NVMe."""
     per_kib: Number = Quantity(value=0)
     """Cycles per KiB moved: copies and checksums of the stack."""
     latency: Time = Quantity(value=0)

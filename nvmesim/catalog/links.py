@@ -128,6 +128,11 @@ class Link:
         return f"{self.kind}{self.generation}" + (f" x{self.lanes}" if self.kind != "sata" else "")
 
     @property
+    def is_scsi(self) -> bool:
+        """True if commands through it are SCSI's: SATA, SAS, a USB bridge."""
+        return self.kind in ("sata", "sas")
+
+    @property
     def pcie_lanes(self) -> int:
         """Lanes of a CPU that the link occupies: none unless it is PCIe."""
         return self.lanes if self.kind == "pcie" else 0

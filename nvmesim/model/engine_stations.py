@@ -55,6 +55,7 @@ class StripeRows:
         self._volume = volume
         self._costs = volume.engine.rows
         self._socket = scenario.drives[volume.members[0]].socket
+        self._command_ps = self._ps(scenario.command_cycles(volume.members))
         self._groups = groups_of(scenario, volume)
         self._gate = self._lock = -1
         if volume.workers:
@@ -101,9 +102,13 @@ class StripeRows:
         """The stripe cache's locks as the submitting thread of *n* rows passes them: half."""
         return [] if self._lock < 0 else [self._lock_row(n)]
 
-    def write_rows(self, n: int, reads: float, xor_ps: float) -> list[Row]:
-        """Handling of *n* rows, their parity computed on the way."""
-        return self._handled(round(n * self._row_ps(reads) + xor_ps), n)
+    def write_rows(self, n: int, reads: float, xor_ps: float, commands: float) -> list[Row]:
+        """Handling of *n* rows, their parity computed on the way.
+
+        What a row costs holds its *commands* to NVMe drives; those of SCSI cost more.
+        """
+        sent = commands * self._command_ps
+        return self._handled(round(n * self._row_ps(reads) + xor_ps + sent), n)
 
     def read_rows(self, n: int, lost: float) -> list[Row]:
         """Handling of reads of which *lost* (a share) must be computed from the other members.
@@ -111,7 +116,8 @@ class StripeRows:
         The others pass the stripe cache by (chunk_aligned_read): each read has the mean of both,
         and both halves of the locks where a worker has it.
         """
-        return self._handled(round(n * lost * self._row_ps(0.0)), 2 * n * lost) if lost > 0 else []
+        each = n * self._row_ps(0.0) + (len(self._volume.members) - 1) * self._command_ps
+        return self._handled(round(lost * each), 2 * n * lost) if lost > 0 else []
 
     def _handled(self, time: int, n: float) -> list[Row]:
         if not self._volume.workers:

@@ -376,12 +376,10 @@ class _Lowering:
         )  # fmt: skip
         engine, per_child = (0.0, 0.0) if volume is None else volume.host_cycles()
         in_turn = isinstance(model, RecordTarget)
-        # Mean host cycles that adapters (VMD) add per command of the target drives.
-        adapters = self.scenario.adapters
-        behind = [self.scenario.drives[d].adapter for d in model.members]
-        of_adapters = sum(adapters[a].cycles_per_command for a in behind if a is not None)
+        if volume is None or volume.stripe_rows is None or not kind.write:
+            per_child += self.scenario.command_cycles(model.members)
         submit = self.host.submit_rows(
-            cycles, engine + of_engine, per_child + of_adapters / len(behind), kind.socket,
+            cycles, engine + of_engine, per_child, kind.socket,
             closed=not (group.is_open or in_turn),
             locks=[] if volume is None else volume.lock_rows(kind),
         )  # fmt: skip

@@ -74,6 +74,7 @@ class VolumeTarget:
             self.stripe_rows = StripeRows(b, scenario, self.volume)
         self._read_bytes: dict[RequestKind, float] = {}
         self._reads_first: dict[RequestKind, float] = {}
+        self._n_commands: dict[RequestKind, float] = {}
         self._turn = -1
         self._before_flush: dict[RequestKind, float] = {}
         self._room, self._dirty = self._write_cache()
@@ -150,6 +151,7 @@ class VolumeTarget:
             )
         table = volume_table(self.volume, self._scenario.drives, kind)
         self._reads_first[asked] = read_first(table)
+        self._n_commands[asked] = table.mean_children
         if kind.flushes:
             self._before_flush[asked] = before_last(table)
         noted = kind.write and self._bitmap_file.is_written
@@ -325,7 +327,9 @@ class VolumeTarget:
         if self.stripe_rows is None:
             return self.parity_rows(kind.n_bytes, kind.memory, self._reads_first[kind])
         n = self._rows_of(kind.n_bytes)
-        work = self.stripe_rows.write_rows(n, self._reads_first[kind], self.xor_ps(kind.n_bytes))
+        work = self.stripe_rows.write_rows(
+            n, self._reads_first[kind], self.xor_ps(kind.n_bytes), self._n_commands[kind]
+        )
         return [*work, *self.parity_memory(kind.n_bytes, kind.memory)]
 
     def parity_rows(self, n_bytes: int, memory: int, reads: float = 0.0) -> list[Row]:

@@ -63,6 +63,12 @@ class PlanTable:
         """Distinct plans."""
         return len(self.plan_phase_ptr) - 1
 
+    @property
+    def mean_children(self) -> float:
+        """Children of a request, over the order in which plans come."""
+        first = self.phase_child_ptr[self.plan_phase_ptr]
+        return float(np.diff(first)[self.order].mean())
+
     def plan(self, index: int) -> TablePlan:
         """Plan *index* as nested tuples, to look at."""
         phases = []

@@ -36,7 +36,7 @@ CONTROLLER_COMMANDS_PER_S: Final = 1.65e6
 """Commands a controller takes. Source: Team, 2019: LSI 9460-16i stops at 1.5 to 1.8 M."""
 _RARELY: Final = (
     "turbo_ghz", "tdp_w", "power_active_w", "power_idle_w", "price", "workers", "bitmap_file",
-    "per_child", "per_batch", "sqpoll", "remote",
+    "per_child", "per_batch", "scsi", "sqpoll", "remote",
 )  # fmt: skip
 _ONLY_IF_USED: Final = ("filesystems.", "guests.", "sections.")
 Part = TypeVar("Part", Root, Adapter)

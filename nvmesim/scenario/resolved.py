@@ -6,6 +6,7 @@ bytes, rates per second. Nothing here is text with a unit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -295,6 +296,15 @@ class ResolvedScenario:
     """Catalog numbers in use that are assumed, and defaults that the scenario left open."""
     ignored: tuple[str, ...] = ()
     """Options of DiskSpd lines and fio files that do not shape the load."""
+
+    def command_cycles(self, drives: Sequence[int]) -> float:
+        """Mean cycles that a command to one of *drives* costs more than one of plain NVMe."""
+        total = 0.0
+        for drive in (self.drives[d] for d in drives):
+            total += self.stack.scsi.value * drive.link.is_scsi
+            if drive.adapter is not None:
+                total += self.adapters[drive.adapter].cycles_per_command
+        return total / len(drives)
 
     def with_cycles(self, factor: float) -> ResolvedScenario:
         """Return it with threads that pay *factor* times the cycles, in the stack and in RAID."""

@@ -149,7 +149,11 @@ def test_a_sata_drive_does_as_many_reads_as_writes_by_itself(link, is_full):
 def test_the_cpu_time_of_a_full_thread_is_its_stack_s(busy, is_taken):
     """1.3 times the cycles: figures differ by that, but what a full thread did is its time."""
     bench = parse_host("linux-io_uring,pcie4 x4,3 GHz").host
-    each_s = 1.3 * thread_cycles(bench.stack, Point("", 1.0, True, 4096, 1, 128, 1, None)) / 3e9
+    each_s = (
+        1.3
+        * thread_cycles(bench.stack, bench.link, Point("", 1.0, True, 4096, 1, 128, 1, None))
+        / 3e9
+    )
     row = Point("reads", 1.0, True, 4096, 1, 128, busy / 100 / each_s, None,
                 cpu_s=each_s, per_job_pct=busy)  # fmt: skip
     factor = host_of_rows(bench, [row], []).stack.submit.value / bench.stack.submit.value
@@ -160,7 +164,9 @@ def test_the_cpu_time_of_a_full_thread_is_its_stack_s(busy, is_taken):
 def test_a_thread_that_mostly_sleeps_takes_longer_a_request(busy, expected):
     """Twice the time: of a busy thread it is the stack's, of a sleeping one its wake-ups'."""
     bench = parse_host("linux-libaio,pcie4 x4,3 GHz").host
-    each_s = 2 * thread_cycles(bench.stack, Point("", 1.0, True, 4096, 1, 4, 1, None)) / 3e9
+    each_s = (
+        2 * thread_cycles(bench.stack, bench.link, Point("", 1.0, True, 4096, 1, 4, 1, None)) / 3e9
+    )
     row = Point("reads", 1.0, True, 4096, 1, 4, busy / each_s, None, cpu_s=each_s)
     found = host_of_rows(bench, [row], [])
     assert found.stack.scale == pytest.approx(expected, rel=0.02)

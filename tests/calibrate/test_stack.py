@@ -16,6 +16,7 @@ from nvmesim.calibrate.stack.fit import Bench, _with_draws, costs_of, fit_stack
 from nvmesim.calibrate.stack.full_threads import with_full_threads
 from nvmesim.calibrate.stack.scaled import scaled_costs
 from nvmesim.capture.registry import read_captures
+from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import get, quantities
 from nvmesim.catalog.profile import CpuProfile, Quantity
 from nvmesim.errors import FitError, InputError
@@ -58,7 +59,7 @@ def test_rows_of_two_sizes_tell_what_a_page_costs():
     """Published: one host's reads of 4 KiB and of 4 MiB, 2.2 and 86 us of CPU each."""
     small = Point("", 1.0, True, 4096, 4, 32, 1548e3, None, cpu_s=2.245e-6, per_job_pct=87.0)
     large = Point("", 1.0, False, 4 << 20, 1, 32, 1733.0, None, cpu_s=85.8e-6, per_job_pct=15.0)
-    costs = scaled_costs([small, large], 3.0)
+    costs = scaled_costs([small, large], parse_link("pcie4 x4"), 3.0)
     assert 0.05e-6 < 4 * costs.per_kib < 0.09e-6
     assert costs.per_kib * 4096 + costs.factor * 7160 / 3e9 == pytest.approx(85.8e-6, rel=0.02)
 
@@ -68,7 +69,7 @@ def test_of_polled_rows_the_cheapest_tells_the_cost():
         Point("", 1.0, True, 512, 1, 128, x, None, cpu_s=1 / x, targets=n, polled=True)
         for x, n in ((5.02e6, 1), (6.19e6, 2))
     )
-    stack = scaled_costs([one, two], 3.0).stack(3.0, "s")
+    stack = scaled_costs([one, two], parse_link("pcie4 x4"), 3.0).stack(3.0, "s")
     assert stack.polled
     cycles = stack.submit.value + stack.complete.value
     assert cycles / 3e9 == pytest.approx(1 / 6.19e6, rel=0.01)

@@ -354,20 +354,27 @@ def test_md_is_not_polled(stack, said):
     assert ("polled-volume" in codes) == said
 
 
-@pytest.mark.parametrize(("raid", "commands"), [("raid0", 1), ("raid1", 2)])
-def test_an_adapter_costs_cycles_for_each_command(raid, commands):
-    """A mirrored write is two commands; it paid once."""
+@pytest.mark.parametrize(("raid", "commands"), [("raid0", 1), ("raid1", 2), ("raid5", 4)])
+@pytest.mark.parametrize("of", ["adapter", "link"])
+def test_commands_through_an_adapter_and_those_of_scsi_cost_cycles(of, raid, commands):
+    """A mirrored write is two of them. raid5d sends the four of a row itself, through SAS."""
     cycles = 20_000
+    by_row = raid == "raid5"
+    drives = 6 if by_row else 2
 
     def full(each):
-        asked = tables({"raid": raid}, drives=2, cores=1)
-        asked["adapters"] = [
-            {"name": "a", "kind": "controller", "link": "pcie5 x16", "commands": "100M/s",
-             "cycles_per_command": each}
-        ]  # fmt: skip
-        asked["drives"] = [{"profile": MEMORY, "count": 2, "behind": "a"}]
+        costs = {"scsi": each} if of == "link" else {}
+        asked = tables({"raid": raid}, drives=drives, cores=16 if by_row else 1, **costs)
+        drive = {"profile": MEMORY | {"link": "sas4 x4", "interface": "sas"}, "count": drives}
+        if of == "adapter":
+            asked["adapters"] = [
+                {"name": "a", "kind": "controller", "link": "pcie5 x16", "commands": "100M/s",
+                 "cycles_per_command": each}
+            ]  # fmt: skip
+            drive = {"profile": MEMORY, "count": drives, "behind": "a"}
+        asked["drives"] = [drive]
         found = simulate(scenario_from_dict(asked), reliefs=False, certainty=False)
-        assert found.bottleneck.verdict == "cpu"
+        assert found.bottleneck.verdict == ("raid-engine" if by_row else "cpu")
         return 1e9 * GHZ / found.total.iops.value
 
     assert full(cycles) - full(0) == pytest.approx(commands * cycles, rel=0.1)

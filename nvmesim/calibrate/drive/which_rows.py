@@ -197,7 +197,7 @@ def host_doubts(host: BenchHost, points: Sequence[Point], included: bool) -> Ite
     shallow = [p for p in points if p.outstanding == 1 and p.cpu_s]
     if included or not shallow:
         return
-    named = cycles_as_busy(host.stack, shallow[0]) / (host.ghz * 1e9)
+    named = cycles_as_busy(host.stack, host.link, shallow[0]) / (host.ghz * 1e9)
     measured = shallow[0].cpu_s or 0.0
     if not 0.7 < named / measured < 1.4:
         yield (

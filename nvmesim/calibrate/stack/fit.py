@@ -246,7 +246,7 @@ def _scaled(
     points: Sequence[Point], host: BenchHost, name: str, notes: Sequence[str], tell: Progress
 ) -> StackFit:
     """A known stack with a factor on its costs, where rows tell no more."""
-    found = scaled_costs(points, host.ghz)
+    found = scaled_costs(points, host.link, host.ghz)
     if found is None:
         raise FitError(
             "CPU cost needs rows with CPU figures; found none: capture with fio (usr_cpu, sys_cpu) "

@@ -25,6 +25,7 @@ from nvmesim.calibrate.stack.full_threads import (
     does_less_of_each,
     with_full_threads,
 )
+from nvmesim.catalog.links import Link
 from nvmesim.catalog.load import get, with_level
 from nvmesim.catalog.profile import CYCLES, DriveProfile, Quantity, StackProfile
 from nvmesim.predict.uncertainty.numbers import Z95
@@ -126,7 +127,7 @@ class ScaledCosts:
         )
 
 
-def scaled_costs(points: Sequence[Point], ghz: float) -> ScaledCosts | None:
+def scaled_costs(points: Sequence[Point], link: Link, ghz: float) -> ScaledCosts | None:
     """The costs that the CPU time of *points* tells on a clock of *ghz*; None without any."""
     rows = [p for p in points if p.cpu_s and not p.held_out]
     rows = [p for p in rows if p.read_fraction == 1] or rows
@@ -136,7 +137,7 @@ def scaled_costs(points: Sequence[Point], ghz: float) -> ScaledCosts | None:
         least = {p.block_size: min(q.cpu_s or 0 for q in rows if q.block_size == p.block_size)
                  for p in rows}  # fmt: skip
         rows = [p for p in rows if p.cpu_s == least[p.block_size]]
-    return _solved(_base(rows), rows, ghz)
+    return _solved(_base(rows), link, rows, ghz)
 
 
 def _base(rows: Sequence[Point]) -> StackProfile:
@@ -146,9 +147,10 @@ def _base(rows: Sequence[Point]) -> StackProfile:
     return get("stack", "linux-io_uring-batched" if is_batched else "linux-io_uring-polled")
 
 
-def thread_cycles(base: StackProfile, p: Point) -> float:
-    """Cycles of one request by *base*, as the load of *p* makes it pay them; none of md."""
+def thread_cycles(base: StackProfile, link: Link, p: Point) -> float:
+    """Cycles of one request by *base* behind *link*, as the load of *p* pays them; none of md."""
     total = base.submit.value + base.complete.value + base.path_cycles(*p.path)
+    total += base.scsi.value * link.is_scsi
     if not base.polled:
         total += base.interrupt.value
         if p.iodepth <= ASLEEP:
@@ -156,10 +158,10 @@ def thread_cycles(base: StackProfile, p: Point) -> float:
     return total
 
 
-def _solved(base: StackProfile, rows: Sequence[Point], ghz: float) -> ScaledCosts:
+def _solved(base: StackProfile, link: Link, rows: Sequence[Point], ghz: float) -> ScaledCosts:
     hz = ghz * 1e9
     took = np.array([(p.cpu_s or 0.0) for p in rows])
-    own = np.array([thread_cycles(base, p) for p in rows]) / hz
+    own = np.array([thread_cycles(base, link, p) for p in rows]) / hz
     md = get("raid-engine", "linux-md")  # takes cycles of each request of an array
     levels = [p.raid.partition(":")[0] for p in rows]
     array = np.array([with_level(md, v).per_request.value if v else 0.0 for v in levels]) / hz
@@ -244,7 +246,7 @@ def host_of_rows(host: BenchHost, points: Sequence[Point], notes: list[str]) -> 
     small = [p for p in rows if p.cpu_s and p.block_size < LARGE and not (p.raid or p.sync)]
     busiest = max(map(_busy, small), default=0.0)
     telling = [p for p in small if _busy(p) >= busiest / 2]
-    known = [(p.cpu_s or 0.0) * hz / cycles_as_busy(stack, p) for p in telling]
+    known = [(p.cpu_s or 0.0) * hz / cycles_as_busy(stack, host.link, p) for p in telling]
     top = max(rows, key=lambda p: _share_asked(host, p), default=None)
     asked = _share_asked(host, top) if top is not None else 0.0
     found = f"CPU figures tell another time than {stack.name} at {host.ghz:g} GHz takes"
@@ -281,10 +283,10 @@ def _busy(point: Point) -> float:
     return min(1.0, (point.cpu_s or 0.0) * point.iops / point.jobs)
 
 
-def cycles_as_busy(base: StackProfile, point: Point) -> float:
+def cycles_as_busy(base: StackProfile, link: Link, point: Point) -> float:
     """Cycles of one request of *point* by *base*, dearer the more often its thread sleeps."""
-    awake = thread_cycles(base, replace(point, iodepth=QUEUED))
-    return max(thread_cycles(base, point), awake * math.pow(IDLE, (1 - _busy(point)) ** 2))
+    awake = thread_cycles(base, link, replace(point, iodepth=QUEUED))
+    return max(thread_cycles(base, link, point), awake * math.pow(IDLE, (1 - _busy(point)) ** 2))
 
 
 def _full_because(host: BenchHost, point: Point, why: str) -> str:
@@ -309,11 +311,16 @@ def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
     small = [p.block_size / 1024 for p in rows if p.block_size < LARGE]
     kib, hz = float(np.mean(small)) if small else 0.0, host.ghz * 1e9
     each = [
-        ((p.cpu_s or 0.0) * hz - thread_cycles(host.stack, p)) / (p.block_size / 1024 - kib)
+        ((p.cpu_s or 0.0) * hz - thread_cycles(host.stack, host.link, p))
+        / (p.block_size / 1024 - kib)
         for p in large
     ]
     per_kib = round(max(0.0, float(np.mean(each))), 1)
-    left = 1 - min(per_kib * kib / thread_cycles(host.stack, large[0]), POSSIBLE) if small else 1.0
+    left = (
+        1 - min(per_kib * kib / thread_cycles(host.stack, host.link, large[0]), POSSIBLE)
+        if small
+        else 1.0
+    )
     return replace(host, stack=host.stack.with_cycles(left).with_per_kib(per_kib))
 
 
@@ -324,6 +331,7 @@ def _share_asked(host: BenchHost, point: Point) -> float:
     """
     stack = host.stack
     own = stack.submit.value + stack.complete.value + stack.path_cycles(*point.path)
+    own += stack.scsi.value * host.link.is_scsi
     share = own * point.iops / point.jobs / (host.ghz * 1e9)
     return max(share, served_share(host, point))
 
@@ -355,7 +363,12 @@ def thread_share(host: BenchHost, point: Point) -> float:
 
     Or of the thread that serves the virtual disk of a guest, if that is nearer to full.
     """
-    own = thread_cycles(host.stack, point) * point.iops / point.jobs / (FULL * host.ghz * 1e9)
+    own = (
+        thread_cycles(host.stack, host.link, point)
+        * point.iops
+        / point.jobs
+        / (FULL * host.ghz * 1e9)
+    )
     return max(own, served_share(host, point))
 
 

@@ -219,7 +219,7 @@ def shown(relief: Relief, value: float, parts: Parts) -> Relief:
 
 
 PAID = ("submit", "complete", "wakeup", "interrupt", "handler", "per_batch", "per_write",
-        "per_target", "per_sharer", "per_child")  # fmt: skip
+        "per_target", "per_sharer", "per_child", "scsi")  # fmt: skip
 """Numbers of a stack that are cycles of a request."""
 
 

@@ -127,6 +127,7 @@ def _counts(scenario: ResolvedScenario, profile: Frozen, key: str, quantity: Qua
 _USED: Final[Mapping[str, Callable[[ResolvedScenario], bool]]] = {
     "remote": lambda s: len(s.sockets) > 1,
     "per_child": lambda s: bool(s.volumes),
+    "scsi": lambda s: any(d.link.is_scsi for d in s.drives),
     "sqpoll": lambda s: any(g.sqpoll for g in s.workload),
     "per_batch": lambda s: any(batch_of(s.stack, g) > 1 for g in s.workload),
     "bitmap_file": lambda s: any(v.bitmap == "external" for v in s.volumes),
