@@ -370,10 +370,11 @@ def version(text: str) -> tuple[int, int]:
 def known_kernel(asked: str, known: Sequence[str]) -> str:
     """The newest of *known* that is not newer than *asked*.
 
-    Raises CatalogError for what is not a kernel, older than all, or of a later major number.
+    Raises CatalogError for what is not a kernel, older than all, or later than the next major
+    number, which means nothing: 7.0 follows 6.19.
 
-    >>> known_kernel("5.15", ["4.18", "5.14", "6.1"])
-    '5.14'
+    >>> known_kernel("5.15", ["4.18", "5.14", "6.1"]), known_kernel("7.0", ["6.1", "6.12"])
+    ('5.14', '6.12')
     """
     listed = f"{', '.join(known)} are known"
     try:
@@ -381,7 +382,7 @@ def known_kernel(asked: str, known: Sequence[str]) -> str:
     except ValueError:
         raise CatalogError(f"is {asked!r}; a Linux kernel as {known[-1]!r}: {listed}") from None
     older = [name for name in known if version(name) <= wanted]
-    if not older or wanted[0] > version(known[-1])[0]:
+    if not older or wanted[0] > version(known[-1])[0] + 1:
         near = known[-1] if older else known[0]
         raise CatalogError(
             f"is {asked!r}, which was not measured; the nearest is {near!r}, and {listed}"

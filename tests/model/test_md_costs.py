@@ -242,6 +242,7 @@ def test_kernels_between_two_are_the_older_and_old_names_stay():
     said = resolve(scenario_from_dict(scenario)).assumptions
     assert any("5.15 costs what 5.14 does" in text for text in said)
     assert known_kernel("6.17", ("4.18", "6.12")) == "6.12"
+    assert known_kernel("7.0", ("4.18", "6.12")) == "6.12"  # it follows 6.19
     both = (
         resolve(scenario_from_dict(tables({"raid": "raid5", key: 512}))).volumes[0].stripe_cache
         for key in ("stripe_cache", "stripe_cache_size")
