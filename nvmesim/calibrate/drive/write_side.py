@@ -160,7 +160,8 @@ def _shows_ceiling(points: Sequence[Point], lone: float, is_known: bool) -> bool
     row_kinds = {laws.row_kind(p, lone, is_known=is_known) for p in points}
     if laws.RowKind.CEILING in row_kinds or (laws.RowKind.EITHER in row_kinds and not is_known):
         return True
-    return line_of(points).has_ceiling
+    free = [p for p in points if not p.is_cpu_bound]
+    return bool(free) and line_of(free).has_ceiling
 
 
 def with_writes(

@@ -35,6 +35,7 @@ from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
 from nvmesim.catalog.quantity import with_numbers
+from nvmesim.predict.uncertainty.numbers import Z95
 
 OPEN, OPEN_SD = 4.0, 0.85
 """A ceiling that no row shows, in units of the highest rate in the rows, and the standard deviation
@@ -416,7 +417,8 @@ def smaller(
         if len(loads) < 2 or best.profile.rounds is not None:
             continue
         off = [_off(best.profile, host, p) for p in points]
-        if not _is_asked(points, off):
+        missed = [x for p, x in zip(points, off, strict=True) if not _is_full(p, x, host)]
+        if not _is_asked(points, missed):
             continue
         lines = fit_line(best.profile, host, points, tell, batches=not others)
         least = min(side.cost for side, _ in lines)
@@ -430,6 +432,11 @@ def smaller(
         if max(worse) <= MISS:
             likely, best = made, made[0][0]
     return likely
+
+
+def _is_full(point: Point, off: float, host: BenchHost) -> bool:
+    """True if a full thread explains *point*, *off* as its *host* may be: it shows no ceiling."""
+    return point.is_cpu_bound and abs(off) < Z95 * host.clock_sd
 
 
 def _off(profile: DriveProfile, host: BenchHost, point: Point) -> float:
@@ -450,7 +457,7 @@ def _is_asked(points: Sequence[Point], off: Sequence[float]) -> bool:
 
     Of reads only where the media cannot be flash: flash is a bank of dies, whatever few rows say.
     """
-    if max(abs(x) for x in off) > math.log1p(MISS):
+    if max(map(abs, off), default=0.0) > math.log1p(MISS):
         return True
     if len({p.block_size for p in points}) < 2:
         return False
