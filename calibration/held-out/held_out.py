@@ -190,7 +190,7 @@ def _profile(case: HeldCase, split: Split, folder: Path) -> tuple[Any, tuple[str
         fit = fit_datasheet(sheet, name="held-out")
     else:
         path = folder / "points.csv"
-        write_points(path, split.fitted, case.facts.get("guest", ""))
+        write_points(path, split.fitted, case.facts.get("guest", ""), case.facts.get("network", ""))
         captures = read_captures([str(path)])
         fit = fit_drive(captures, name="held-out", captured_on=_host(case), datasheet=sheet)
     return fit.profile.model_dump(mode="json"), tuple(fit.misses)
@@ -205,15 +205,15 @@ def _sheet(case: HeldCase, folder: Path) -> Sheet:
     return read_datasheet(folder / "sheet.toml")
 
 
-def write_points(path: Path, rows: Sequence[HeldRow], guest: str = "") -> None:
-    """Write *rows*, all of a *guest* where it is named, as a table of points."""
-    columns = [*(c for c in POINT_COLUMNS if any(r.cells[c] for r in rows)), *PATHS]
+def write_points(path: Path, rows: Sequence[HeldRow], guest: str = "", network: str = "") -> None:
+    """Write *rows*, all of a *guest* or over a *network* if named, as a table of points."""
+    columns = [*(c for c in POINT_COLUMNS if any(r.cells[c] for r in rows)), *PATHS, "source"]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(
             {**row.cells, "rate": _rate(row), "beside": _beside(row, rows), "guest": guest,
-             **_path(row)}
+             "source": network, **_path(row)}
             for row in rows
         )  # fmt: skip
 

@@ -63,7 +63,9 @@ def mixed_devices(captures: Captures) -> list[str]:
     return [f"captures of different devices ({listed}): a profile fitted to both describes neither"]
 
 
-NETWORK: Final = re.compile(r"\bnvme(?:-?of|[/-](?:tcp|rdma|fc))\b|\biscsi\b", re.IGNORECASE)
+NETWORK: Final = re.compile(
+    r"\bnvme(?:-?of|[/ -](?:over[ -])?(?:tcp|rdma|fc|fabrics))\b|\biscsi\b", re.IGNORECASE
+)
 
 
 def networks(captures: Captures) -> list[str]:

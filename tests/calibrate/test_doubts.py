@@ -52,7 +52,13 @@ def test_captures_of_different_devices(tmp_path, second, warned):
 
 
 @pytest.mark.parametrize(
-    ("source", "warned"), [("NVMe-oF, 1 target", True), ("nvme/tcp", True), ("nvme0n1 off", False)]
+    ("source", "warned"),
+    [
+        ("NVMe-oF, 1 target", True),
+        ("nvme/tcp", True),
+        ("NVMe over TCP", True),
+        ("nvme0n1 off", False),
+    ],
 )
 def test_rows_that_passed_a_network(tmp_path, source, warned):
     head = "op,block_size,jobs,iodepth,iops,source\n"

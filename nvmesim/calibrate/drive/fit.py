@@ -28,7 +28,7 @@ from nvmesim.calibrate.over_time.stalls import REPLACED, fit_stalls
 from nvmesim.calibrate.points import Point, hold_out, points_of
 from nvmesim.calibrate.smallest.disk import without_bursts
 from nvmesim.calibrate.smallest.line_fit import smaller
-from nvmesim.calibrate.stack.full_threads import with_full_threads
+from nvmesim.calibrate.stack.full_threads import with_full_connections, with_full_threads
 from nvmesim.calibrate.stack.scaled import host_of_rows, with_full_rows, with_pages
 from nvmesim.capture.capture import Captures
 from nvmesim.catalog.load import quantities
@@ -73,7 +73,10 @@ def fit_drive(
         bursts = bursts_of(captures)
         buffer, said = buffers_of(captures)
         stepped = {b.name for b in bursts} | set(said)
-        notes += mixed_devices(captures) + networks(captures) + drifts(captures, stepped)
+        notes += mixed_devices(captures) + (passed := networks(captures))
+        notes += drifts(captures, stepped)
+        if any("nvme" in note.lower() for note in passed):  # iSCSI has one connection for all
+            points = with_full_connections(points)
     else:
         points, notes, bursts = list(captures), [], []
         buffer, said = None, {}

@@ -19,6 +19,8 @@ _load: Final = attrgetter("read_fraction", "random", "block_size", "sync", "path
 _kind: Final = attrgetter("read_fraction", "random", "block_size", "iodepth", "targets",
                           "own_targets", "sync", "raid", "path", "polled")  # fmt: skip
 """Key of rows that differ in threads alone"""
+WAITED: Final = 2.5
+"""Time of a request in units of a lone one's from which on it waited, as `laws.WAITED`."""
 ROOM: Final = 1.25
 """Requests in flight in units of what the IOPS need of a NAND drive: fewer may be the limit."""
 
@@ -73,3 +75,26 @@ def does_less_of_each(p: Point, points: Sequence[Point]) -> bool:
         and not q.raid and _load(q) == _load(p)
     )  # fmt: skip
     return max(per_drive, default=0.0) > MORE * p.iops / p.targets
+
+
+CONNECTED: Final = 16
+"""Requests in flight of a thread from which on its connection may be full."""
+
+
+def with_full_connections(points: Sequence[Point]) -> list[Point]:
+    """*points* that passed NVMe-oF, a lone thread's that waited as full: its connection was.
+
+    Each CPU has a queue of its own there, on which one worker sends and receives: that is not in
+    the CPU figures of fio's threads, which are left out. Sources: Linux drivers/nvme/host/tcp.c
+    (nvme_tcp_io_work); one thread over NVMe/TCP did 84k reads of 4 KiB/s with 30 % of a CPU, and
+    sixteen did 944k (github vtl/ethblk); another 111k reads and 116k writes (io-target/ioutgt).
+    """
+    found = [replace(p, cpu_s=None, per_job_pct=None) for p in points]
+    return [
+        replace(p, per_job_pct=100.0)
+        if p.jobs == 1 and p.iodepth >= CONNECTED and p.read_fraction in (0, 1)
+        and p.outstanding > WAITED * LONE_S[p.read_fraction == 1] * p.iops
+        and not any(_load(q) == _load(p) and q.jobs > 1 and q.iops < MORE * p.iops for q in points)
+        else p
+        for p in found
+    ]  # fmt: skip
