@@ -68,7 +68,7 @@ def test_the_depth_that_was_held_out_is_predicted(sweep):
     assert fit.worst == abs(held.residual["iops"])
 
 
-@pytest.mark.parametrize(("depths", "told"), [((1, 8), False), ((1, 8, 64), True)])
+@pytest.mark.parametrize(("depths", "told"), [((1, 8), False), ((1, 64), True)])
 def test_whoever_shows_percentiles_of_waits_tells_their_order(depths, told):
     truth = with_numbers(drive(commands=100e3), {"wait_cv": WAIT_CV})
     rows = [simulated(truth, 1, d) for d in depths]

@@ -16,7 +16,7 @@ from nvmesim.errors import LimitError
 from nvmesim.model.lower import lower
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 DRIVE = "samsung-980pro-1tb"
 HEAD = f"""
@@ -126,7 +126,7 @@ def test_a_backlog_that_grows_in_the_run(engine, monkeypatch):
     monkeypatch.setenv(limits.VARIABLE, str(8 << 20))
     bursty = offered("300k/s", bursts={"on": "10 s", "off": "90 s", "lengths": "fixed"})
     with pytest.raises(LimitError, match=r"in flight at once .* the limit is 8 MiB"):
-        ns.simulate(bursty, engine=engine, reliefs=False)
+        bare(bursty, engine=engine)
 
 
 @pytest.mark.parametrize("text", ["a.b = 1", 's = "1.2.3"', "x = 1.5\n" * 100, "[a.b.c]\nd.e = 1"])
@@ -157,7 +157,7 @@ def offered(rate: str, **load: object) -> ns.Scenario:
 
 @pytest.mark.parametrize("rate", ["1e9/s", "1e12/s"])
 def test_an_absurd_rate_is_unstable_at_once(rate):
-    result = ns.simulate(offered(rate), reliefs=False)
+    result = bare(offered(rate))
     assert result.bottleneck.verdict == "unstable"
     assert result.requests < 50_000
     grows = float(rate[:-2]) - result.total.iops.value
@@ -167,8 +167,7 @@ def test_an_absurd_rate_is_unstable_at_once(rate):
 
 def test_an_overload_is_told_from_a_long_delay_and_a_carried_rate():
     """Of both only the first moments are seen, in which stations fill up one after the other."""
-    carried = ns.simulate(offered("12M/s"), reliefs=False).total.iops.value
-    absurd = ns.simulate(offered("1e9/s"), reliefs=False).total.iops.value
+    carried, absurd = (bare(offered(rate)).total.iops.value for rate in ("12M/s", "1e9/s"))
     assert absurd == pytest.approx(carried, rel=0.5)
     # For a second nothing completes, and then all that comes does.
     tables = offered("25k/s").to_dict()

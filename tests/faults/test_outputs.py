@@ -119,7 +119,7 @@ TABLES = one_server("intel-p4610-1.6tb", LOAD, 2, run={"requests": 4_000})
 
 
 def rate(seed=1):
-    return ns.simulate(ns.Scenario(**TABLES), seed=seed, reliefs=False).total.iops.value
+    return bare(TABLES, seed=seed).total.iops.value
 
 
 def test_threads_and_event_loops_get_what_one_alone_gets():

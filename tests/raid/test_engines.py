@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-import nvmesim as ns
 from nvmesim.cli.main import run_command
 from nvmesim.errors import GeometryError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from tests.raid.volumes import DRIVE, ready_for
+from tests.servers import bare
 
 STRIPS_KIB = {
     3: 64, 4: 32, 5: 128, 6: 64, 7: 128, 8: 16, 9: 128, 10: 64, 11: 128, 12: 32, 13: 128, 14: 64,
@@ -108,7 +108,7 @@ def card(engine="perc-h965i", drives=8, volumes=1, load=READS, **keys):
 
 
 def run(requests=30_000, **keys):
-    return ns.simulate(scenario_from_dict(card(**keys)), requests=requests, reliefs=False)
+    return bare(card(**keys), requests=requests, over_time=False)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_cards_are_shared_rebuild_at_their_pace_and_are_of_engines_on_one():
     # 11.23 minutes a TiB idle, and 38 beside all the reads that it can serve.
     alone = card(degraded=[0], rebuild=True, sync_speed_min="1 MB/s")
     del alone["workload"]
-    answer = ns.simulate(scenario_from_dict(alone), requests=5000, reliefs=False)
+    answer = bare(alone, requests=5000)
     idle, (said,) = answer.rebuild, [w for w in answer.warnings if w.code == "sync-speed-max"]
     assert "raise" not in said  # it is the card's own pace, which no key of md lifts
     assert 2**40 / idle.bytes_per_s / 60 == pytest.approx(11.23, rel=0.05)

@@ -2,14 +2,12 @@
 
 import pytest
 
-import nvmesim as ns
 from nvmesim.errors import GeometryError
 from nvmesim.raid.geometry import RaidGeometry
 from nvmesim.raid.tables import check_plan_table, rebuild_plan_table
-from nvmesim.scenario.load import scenario_from_dict
 from tests.raid.expected import expectation
 from tests.raid.test_table import check_arrays
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 KIB = 1024
 
@@ -86,7 +84,7 @@ def test_a_mirror_that_rebuilds_begins_as_a_degraded_one_and_soon_equals_a_healt
     def iops(**volume):
         load = {"block_size": "8 KiB", "read": 0.7, "threads": 16, "outstanding": 8}
         tables = one_server("intel-p4610-1.6tb", load, 4, volume={"raid": "raid10", **volume})
-        found = ns.simulate(scenario_from_dict(tables), requests=40_000, reliefs=False)
+        found = bare(tables, requests=40_000, over_time=False)
         assert any("rebuilt = 0" in text for text in found.assumptions) is (volume == REBUILDS)
         return found.total.iops.value
 

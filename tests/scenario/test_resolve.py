@@ -2,12 +2,11 @@
 
 import pytest
 
-import nvmesim as ns
 from nvmesim.errors import GeometryError, ScenarioError
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.volumes import geometry
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 
 def scenario(**changes):
@@ -227,7 +226,7 @@ def tree(counts, roots=2, rate="8 GiB/s", **adapter):
 
 
 def gib_per_s(tables):
-    found = ns.simulate(scenario_from_dict(tables), requests=4000, reliefs=False)
+    found = bare(tables, requests=4000)
     return found.total.bytes_per_s.value / GIB, found
 
 

@@ -31,7 +31,7 @@ from nvmesim.study.sweep.point import (
 )
 from nvmesim.study.sweep.workers import WorkerPool
 from tests.children import heed_ctrl_c, unmeasured
-from tests.servers import one_server
+from tests.servers import bare, one_server
 from tests.study.conftest import TABLES
 
 OVER = {"drives.0.count": [1, 2], "workload.outstanding": "1..4..x2"}
@@ -93,7 +93,7 @@ def precise(small, **workload):
 def test_a_point_stops_when_it_is_precise_and_agrees_with_a_long_run(small):
     scenario = precise(small)
     row = sweep(scenario, {"workload.0.outstanding": [4]}, workers=1).row(0, named=True)
-    whole = ns.simulate(ns.Scenario.model_validate(scenario), requests=400_000, reliefs=False)
+    whole = bare(scenario, requests=400_000)
     assert 40_000 <= row["requests"] < 200_000 < whole.requests
     assert row["converged"]
     assert row["iops"] == pytest.approx(whole.total.iops.value, rel=0.02)
@@ -111,8 +111,7 @@ def test_a_point_stops_when_it_is_precise_and_agrees_with_a_long_run(small):
 def test_a_point_that_is_not_steady_at_once_is_simulated_longer(small, workload):
     over = {"run.seed": [1]}
     row = sweep(precise(small, **workload), over, workers=1, max_requests=400_000)
-    long = {**precise(small, **workload), "run": {"requests": 400_000}}
-    whole = ns.simulate(ns.Scenario.model_validate(long), reliefs=False)
+    whole = bare(precise(small, **workload), requests=400_000)
     assert row["requests"][0] > 30_000
     assert row["iops"][0] == pytest.approx(whole.total.iops.value, rel=0.02)
 

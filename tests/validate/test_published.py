@@ -10,7 +10,6 @@ from nvmesim.catalog import load as catalog
 from nvmesim.catalog.toml import to_toml
 from nvmesim.cli.main import run_command
 from nvmesim.errors import FitError, InputError
-from nvmesim.predict.simulate import simulate
 from nvmesim.predict.uncertainty.standing import CPU_BOUND, Standing
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.views.scoreboard import page, report, scoreboard
@@ -18,6 +17,7 @@ from nvmesim.study.validate.answer import answer
 from nvmesim.study.validate.predict import Value
 from nvmesim.study.validate.published import Question, find_sets, new_set, read_set
 from nvmesim.study.validate.score import is_other_stack, score, summary
+from tests.servers import bare
 from tests.validate.conftest import PUBLISHED
 
 SETS = [path.name for path in find_sets()]
@@ -210,7 +210,7 @@ def two_sockets(**workload):
 
 
 def iops(**workload):
-    return simulate(two_sockets(**workload), reliefs=False, requests=60_000)
+    return bare(two_sockets(**workload), requests=60_000)
 
 
 def test_files_and_links_between_sockets():

@@ -6,10 +6,8 @@ import nvmesim as ns
 from nvmesim.catalog.load import get
 from nvmesim.cli.main import run_command
 from nvmesim.errors import InputError
-from nvmesim.predict.simulate import simulate
-from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.study.size import Demand, loaded_cpu, rule_ghz_per_miops, smt_ghz_per_miops
-from tests.servers import one_server
+from tests.servers import bare, one_server
 
 STACK = get("stack", "windows-2019")
 
@@ -41,7 +39,7 @@ def test_agrees_with_the_simulation(drives):
         "intel-p4610-6.4tb", {"threads_total": 64, "outstanding": 16}, drives, sockets=2,
         stack="windows-2019", drive={"state": "fresh"},
     )  # fmt: skip
-    result = simulate(scenario_from_dict(tables), reliefs=False, requests=200_000)
+    result = bare(tables, requests=200_000, over_time=False)
     logical, physical = loaded_cpu(asked(result.total.iops.value), get("cpu", "xeon-gold-6130"), 2)
     assert logical == pytest.approx(result.cpu.logical_utilization, abs=0.01)
     assert physical == pytest.approx(result.cpu.physical_utilization, abs=0.01)
