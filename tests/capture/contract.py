@@ -20,6 +20,11 @@ from nvmesim.warning import has
 DATA = Path(__file__).parent / "data"
 
 
+def smallest(name: str) -> Path:
+    """The smallest sample of a format."""
+    return min((DATA / name).glob("*"), key=lambda sample: len(Source(sample).raw()))
+
+
 def check_latency(latency: Latency) -> None:
     """Hold that every number is finite and sane and the percentiles ascend."""
     numbers = [latency.mean_s, latency.min_s, latency.max_s, latency.stddev_s]

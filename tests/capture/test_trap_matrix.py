@@ -13,7 +13,7 @@ from nvmesim.capture.text import Source
 from nvmesim.errors import CaptureError
 from nvmesim.warning import has
 from tests.capture.composed import FORMS, N, S, requests
-from tests.capture.contract import DATA, check_whole, written
+from tests.capture.contract import check_whole, smallest, written
 
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 HUGE, NEGATIVE = "9" * 30, "-5"
@@ -192,8 +192,7 @@ RESULTS = [name for name in RESULTS if name not in ("tracepoints", "biosnoop", "
 def test_results_with_a_number_that_cannot_be(name: str, value: str, tmp_path: Path) -> None:
     """Refused in a line that names the file, or read as something that can be."""
     path = tmp_path / "t"
-    smallest = min((DATA / name).glob("*"), key=lambda sample: len(Source(sample).raw()))
-    text = Source(smallest).text()
+    text = Source(smallest(name)).text()
     places = list(NUMBER.finditer(text))
     for match in places[:: max(1, len(places) // 120)]:
         path.write_text(text[: match.start()] + value + text[match.end() :])

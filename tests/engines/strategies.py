@@ -5,6 +5,7 @@ failure shrinks.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ def networks(draw: st.DrawFn) -> Network:
     return RandomNetwork(lambda low, high: draw(st.integers(low, high))).build()
 
 
+@lru_cache(maxsize=128)
 def random_network(seed: int, first: int = 0, most_kinds: int = 2) -> Network:
     """The network of a *seed*; its stations are numbered from those of PLACES[first] on."""
     return RandomNetwork(numpy_roll(seed), first, most_kinds).build()

@@ -31,6 +31,9 @@ OLTP = {
 }  # fmt: skip
 
 
+ONE_WORKER = pytest.mark.xdist_group("raid of best")
+
+
 @pytest.fixture(scope="module")
 def raid():
     return best(RAID, p99="500 us", over={"volume.raid": ["raid10", "raid0", "raid5"]})
@@ -81,6 +84,7 @@ def test_a_rate_is_searched_up_to_its_bound_and_given_up_after_a_few():
     assert min(t.applied.rate for t in found.trials) > 100
 
 
+@ONE_WORKER
 def test_states_differ_a_rebuild_has_hours_and_is_explained(raid):
     states = {d.values["volume.raid"]: {s.state: s for s in d.states} for d in raid.designs}
     five = states["raid5"]
@@ -108,6 +112,7 @@ def test_states_of_drives_alone_of_pools_and_of_degraded_scenarios():
     assert tables["volume"][0]["degraded"] == [2]
 
 
+@ONE_WORKER
 def test_a_level_without_redundancy_loses_the_data_and_never_wins(raid):
     assert raid.designs[-1].values == {"volume.raid": "raid0"}
     assert [s.lost for s in raid.designs[-1].states] == [False, True, True]

@@ -87,8 +87,18 @@ outstanding = 32
 """
 
 
+pytestmark = pytest.mark.xdist_group("diagnose")
+
+
+@pytest.fixture(scope="module")
+def remembered():
+    """Most tests ask about one server: what was simulated of it is not simulated again."""
+    with remembering():
+        yield
+
+
 @pytest.fixture
-def written(tmp_path):
+def written(tmp_path, remembered):
     """Writes a table of points, with columns *more* than what all have, and returns its path."""
 
     def write(*rows, more=""):
@@ -122,7 +132,7 @@ def test_what_all_rows_miss_alike_is_likelier_than_what_they_miss_apart():
 @pytest.mark.parametrize("ratio", [0.0, 3.0])
 def test_many_rows_have_a_likelihood_too(ratio):
     """Its logarithm lies beyond what a float's exponential holds, on either side."""
-    n = 600
+    n = 300
     scale = ErrorScale(np.full(n, 0.02), np.full(n, 0.005), ("iops",) * n, tuple(range(n)))
     spread = ratio * np.resize([1.0, -1.0], n)
     found = log_likelihood(spread, scale)
@@ -139,7 +149,7 @@ def test_who_is_slower_waits_longer():
 def test_a_server_far_below_its_interval_is_rarely_as_it_should_be():
     """Published rows lie 3 standard deviations below and more in 0.4 %, above in 1.7 %."""
     scale = ErrorScale(np.array([0.17]), np.array([0.02]), ("iops",), (0,))
-    steps = np.linspace(0, 6, 6001) * 0.17
+    steps = np.linspace(0, 6, 1201) * 0.17
     for side, least, most in ((-1, 0.003, 0.007), (1, 0.01, 0.017)):
         chance = np.exp([log_likelihood_as_is(np.array([side * x]), scale) for x in steps])
         beyond = chance[steps >= 3 * 0.17].sum() / chance.sum() / 2
@@ -217,6 +227,7 @@ def server_of(stack="linux-io_uring", cpu="epyc-7313"):
 
 
 @pytest.mark.parametrize("mistake", known().mistakes, ids=lambda m: m.code)
+@pytest.mark.usefixtures("remembered")
 def test_every_form_can_be_built_and_none_makes_a_server_much_faster(mistake):
     """Eight drives: more than one VMD domain takes. Only blocks that were never written are fast,
     drives that are as new, and memory.
@@ -731,7 +742,8 @@ def test_a_short_run_is_as_long_as_buffers_take_to_fill(raid, read, size, slots)
 
 
 def test_a_change_without_effect_on_a_load_is_not_simulated_again(monkeypatch):
-    runs, loads, _ = server_of()
+    _, loads, server = server_of()
+    runs = ShortRuns({**server.tables, "name": "of which nothing is remembered"}, ".")
     seen = []
     monkeypatch.setattr(short_runs, "_window", lambda *given: seen.append(given))
     wanted = [({}, loads[0]), ({"workload.*.sync": "dsync"}, loads[0]), ({}, loads[1]),

@@ -240,7 +240,7 @@ def test_the_fingerprint_sees_what_a_point_passes_and_no_chart():
     assert not [f for f in passed_files() if f.startswith(("nvmesim/show/", "nvmesim/cli/"))]
 
 
-POINTS = 80
+POINTS = 40
 
 
 def resumed(file, out, *more):
