@@ -421,6 +421,6 @@ def test_a_large_command_takes_the_slower_of_data_path_and_port(read: float) -> 
             threads_total=1, outstanding=1, block_size="1 MiB", read=read, access="sequential",
             run={"requests": 2_000},
         )  # fmt: skip
-        found.append(simulate(small).total.latency.mean)
+        found.append(bare(small).total.latency.mean)
     assert found[0] == pytest.approx(found[1], rel=1e-3)
     assert found[0] == pytest.approx((1 << 20) / (3e9 if read else 2e9), rel=0.06)
