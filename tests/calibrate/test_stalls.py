@@ -7,7 +7,7 @@ import pytest
 
 from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.fit import fit_drive
-from nvmesim.calibrate.over_time.stalls import with_collection
+from nvmesim.calibrate.over_time.stalls import fit_stalls, with_collection
 from nvmesim.calibrate.points import Point
 from nvmesim.scenario.load import scenario_from_dict
 from tests.calibrate.bench import OTHER_SEED, drive, host, simulated
@@ -19,14 +19,28 @@ TRUTH = {"ceiling": 300e3, "rate": 65e3, "length": 10e-3, "slots": 140.0, "every
 KNEE = TRUTH["rate"] + TRUTH["slots"] / TRUTH["length"]
 
 
-def offered(profile, rate, **more):
+def measured(profile, asked, requests=400_000, **more):
+    """*asked* with what was measured of it."""
+    found = measure(profile, host(), asked, requests=requests, seed=OTHER_SEED)
+    shares = dict(found.percentiles_s)
+    return replace(asked, iops=found.iops, mean_s=found.mean_s, percentiles_s=shares, **more)
+
+
+def offered(profile, rate):
     """What six threads of 64 outstanding measured of *rate* writes a second."""
     asked = Point("", 0.0, True, 4096, 6, 64, rate, None, rate=rate, most_outstanding=384)
-    found = measure(profile, host(), asked, requests=400_000, seed=OTHER_SEED)
-    return replace(
-        asked, iops=found.iops, mean_s=found.mean_s, percentiles_s=dict(found.percentiles_s),
-        iodepth=1, **more,
-    )  # fmt: skip
+    return measured(profile, asked, iodepth=1)
+
+
+def stalls(rows):
+    """What *rows* tell of a drive whose other numbers are known."""
+    return fit_stalls(drive(), host(), rows, lambda _: None)
+
+
+def knee(write):
+    """Writes/s from which they wait for batches."""
+    batches = write.collection
+    return batches.rate.value + batches.slots.value / batches.length.value * 1e12
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +70,8 @@ def test_threads_that_are_each_limited_tell_it_too(truth):
     rows = [simulated(truth, 6, 64, read=0.0), simulated(truth, 1, 1)]
     for rate in (50e3, 110e3):
         asked = Point("", 0.0, True, 4096, 6, 64, rate, None, rate_limit=rate / 6)
-        found = measure(truth, host(), asked, requests=400_000, seed=OTHER_SEED)
-        rows.append(replace(
-            asked, iops=found.iops, mean_s=found.mean_s, percentiles_s=dict(found.percentiles_s)
-        ))  # fmt: skip
-    batches = fit_drive(rows).profile.write.collection
-    knee = batches.rate.value + batches.slots.value / batches.length.value * 1e12
-    assert knee == pytest.approx(KNEE, rel=0.2)
+        rows.append(measured(truth, asked))
+    assert knee(stalls(rows).profile.write) == pytest.approx(KNEE, rel=0.2)
 
 
 def test_below_the_knee_nothing_waits(truth, fitted):
@@ -94,16 +103,12 @@ def test_programs_that_reads_beside_meet(truth):
         ),
     })})  # fmt: skip
     rows = []
-    for rate in (20e3, 110e3):
+    for rate in (20e3, 60e3, 110e3):
         load = offered(beside, rate)
-        asked = Point("", 1.0, True, 4096, 1, 1, 5e3, None, rate=5e3, beside=load)
-        found = measure(beside, host(), asked, requests=100_000, seed=OTHER_SEED)
-        read = replace(
-            asked, iops=found.iops, mean_s=found.mean_s, percentiles_s=dict(found.percentiles_s)
-        )
-        rows += [load, read]
+        read = Point("", 1.0, True, 4096, 1, 1, 5e3, None, rate=5e3, beside=load)
+        rows += [load, measured(beside, read, 100_000)]
     rows.append(simulated(beside, 6, 64, read=0.0))
-    made = fit_drive(rows).profile.write
+    made = stalls(rows).profile.write
     ratio = made.collection.busy.value * made.program.value / (2e6 * 500e6)
     assert ratio == pytest.approx(1.0, rel=0.3)
     assert np.isclose(made.program.value, 500e6, rtol=0.25)
@@ -114,14 +119,13 @@ def test_larger_writes_are_not_counted_as_small_ones(fitted):
     rows = [j.point for j in fitted.points]
     slow = {percent: 16 * s for percent, s in rows[2].percentiles_s.items()}
     large = replace(rows[2], block_size=1 << 16, percentiles_s=slow, mean_s=16 * rows[2].mean_s)
-    found = [fit.profile.write.collection for fit in (fitted, fit_drive([*rows, large]))]
-    knees = [c.rate.value + c.slots.value / c.length.value * 1e12 for c in found]
-    assert knees[1] == pytest.approx(knees[0], rel=0.05)
+    alone, beside = (knee(stalls(each).profile.write) for each in (rows, [*rows, large]))
+    assert beside == pytest.approx(alone, rel=0.05)
 
 
 def test_ordinary_tails_are_no_batches():
     """A drain of dies whose writes wait at 0.9 of what it does has a tail, and no batches."""
     plain = drive()
-    rows = [offered(plain, rate) for rate in (20e3, 108e3)]
+    rows = [offered(plain, rate) for rate in (20e3, 60e3, 108e3)]
     rows += [simulated(plain, 6, 64, read=0.0), simulated(plain, 1, 1)]
-    assert fit_drive(rows).profile.write.collection is None
+    assert stalls(rows) is None
