@@ -80,7 +80,7 @@ def test_files_of_fio_say_it_too(tmp_path):
     assert "qd64.json" in found.profile.iops.source
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_bytes_and_requests_are_told_apart_by_size(seed):
     volume = limited(16_000, 125e6)
     points = [p for n in (4096, 262144) for r in (1.0, 0.0)

@@ -12,7 +12,6 @@ import pytest
 from nvmesim.calibrate.asked_host import parse_host
 from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.datasheet import Sheet
-from nvmesim.calibrate.drive.batch_service import law_of_rounds
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import host_of_rows
@@ -406,8 +405,9 @@ def test_quick_writes_tell_that_reads_are_not_served_in_batches():
     rows = [("randread", 4 * K, 1, 1, 22949.5), ("randread", 4 * K, 1, 16, 209346.0),
             ("randread", 4 * K, 1, 64, 383398.0), ("randwrite", 4 * K, 1, 1, 83968.4),
             ("randwrite", 4 * K, 1, 16, 452536.0)]  # fmt: skip
-    assert law_of_rounds([row(*r) for r in rows[:3]]) is not None
-    fit, predicted = fitted("linux-io_uring,pcie4 x4", rows)
+    host = "linux-io_uring,pcie4 x4"
+    assert fitted(host, rows[:3])[0].profile.rounds is not None
+    fit, predicted = fitted(host, rows)
     assert fit.profile.rounds is None
     assert predicted("randwrite", 4 * K, 1, 1) == pytest.approx(83968.4, rel=0.05)
 

@@ -258,7 +258,7 @@ drives = [{ profile = "sata-ssd" }]
 workload = { threads = 2, outstanding = 8 }
 run = { requests = 12000 }
 [candidates]
-"drives.0.count" = "1..3"
+"drives.0.count" = "1..2"
 [constraints]
 iops = "IOPS"
 [objective]

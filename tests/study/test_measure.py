@@ -40,7 +40,7 @@ def stands_in(tmp_path, monkeypatch):
     folder.mkdir()
     script = folder / "fio"
     script.write_text(
-        f'#!/bin/sh\nexport PYTHONPATH="{TESTS}"\n'
+        f'#!/bin/sh\nexport PYTHONPATH="{TESTS}"\n[ "$1" = --version ] && echo fio-3.33 && exit\n'
         f'exec "{sys.executable}" -P -m tests.study.simulated_fio "$@"\n'
     )
     script.chmod(0o755)
