@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from nvmesim.calibrate.asked_host import parse_host
-from nvmesim.calibrate.bench import measure
+from nvmesim.calibrate.bench import free_host, measure
 from nvmesim.calibrate.datasheet import Sheet
+from nvmesim.calibrate.drive.batch_service import are_rounds, law_of_rounds
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import host_of_rows
 from nvmesim.catalog.load import with_alternative
 from nvmesim.errors import FitError
+from tests.calibrate.bench import drive
 from tests.servers import bare, one_server
 
 K, M = 1 << 10, 1 << 20
@@ -410,6 +412,15 @@ def test_quick_writes_tell_that_reads_are_not_served_in_batches():
     fit, predicted = fitted(host, rows)
     assert fit.profile.rounds is None
     assert predicted("randwrite", 4 * K, 1, 1) == pytest.approx(83968.4, rel=0.05)
+
+
+def test_a_ceiling_of_requests_is_no_disk_of_rounds():
+    """Three depths follow the law of batches, too: the one that is left out tells."""
+    rows = [row("randread", 4 * K, *r) for r in ((1, 1, 11.2e3), (2, 1, 22.1e3), (8, 64, 250e3))]
+    notes: list[str] = []
+    assert law_of_rounds(rows) is not None
+    assert not are_rounds(drive(), free_host(), rows, [], lambda _: None, notes)
+    assert "taken as flash dies" in notes[0]
 
 
 def test_small_streams_may_do_less_than_random_reads():
