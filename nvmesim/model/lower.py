@@ -376,7 +376,7 @@ class _Lowering:
         )  # fmt: skip
         engine, per_child = (0.0, 0.0) if volume is None else volume.host_cycles()
         in_turn = isinstance(model, RecordTarget)
-        if volume is None or volume.stripe_rows is None or not kind.write:
+        if volume is None or volume.thread_sends(kind):
             per_child += self.scenario.command_cycles(model.members)
         submit = self.host.submit_rows(
             cycles, engine + of_engine, per_child, kind.socket,

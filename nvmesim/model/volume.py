@@ -197,6 +197,10 @@ class VolumeTarget:
         by_rows = self.stripe_rows is not None and (kind.write or self._lost_share() > 0)
         return 0.0 if self.on_controller or by_rows else self._before_flush.get(kind, 1.0)
 
+    def thread_sends(self, kind: RequestKind) -> bool:
+        """True if commands of *kind* are its thread's: no controller's, and no row's."""
+        return not self.on_controller and not (kind.write and self.stripe_rows is not None)
+
     def host_cycles(self) -> tuple[float, float]:
         """Host cycles per request and per child, 0 for an engine on a controller."""
         if self.on_controller:
