@@ -174,7 +174,7 @@ def test_a_write_back_cache_answers_first_and_writes_later(engine):
 
 EXAMPLE_MS = [4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6]
 RAID0 = {"raid": "raid0", "chunk": "512 KiB", "engine": "none"}
-FREE = {"extends": "linux-io_uring", "per_child": 0}
+FREE = {"extends": "linux-io_uring", "per_child": 0, "scsi": 0}
 """To send a command costs no more than a request."""
 
 
