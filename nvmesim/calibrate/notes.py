@@ -68,13 +68,18 @@ NETWORK: Final = re.compile(
 )
 
 
-def networks(captures: Captures) -> list[str]:
-    """Say that rows passed a network, if their names or sources do."""
+def network_of(captures: Captures) -> str:
+    """What the names or sources of rows call the network that they passed; empty: none."""
     named_by = (NETWORK.search(f"{m.label} {m.source}") for m in captures.measurements)
-    if (found := next(filter(None, named_by), None)) is None:
+    return next((found[0] for found in named_by if found), "")
+
+
+def through(network: str) -> list[str]:
+    """Say that rows passed a *network*, if they did."""
+    if not network:
         return []
     return [
-        f"rows passed a network ({found[0]}): its time and ceiling count as the drive's. Several "
+        f"rows passed a network ({network}): its time and ceiling count as the drive's. Several "
         "such drives share it: name an adapter with its bandwidth in the scenario"
     ]
 

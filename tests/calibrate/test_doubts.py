@@ -12,7 +12,7 @@ from nvmesim.calibrate.drive import gate
 from nvmesim.calibrate.drive.explanations import Explanation
 from nvmesim.calibrate.drive.fit import fit_drive
 from nvmesim.calibrate.evidence import Judged, Side
-from nvmesim.calibrate.notes import doubts, drifts, mixed_devices, networks
+from nvmesim.calibrate.notes import doubts, drifts, mixed_devices, network_of
 from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.points import Point, points_of
 from nvmesim.calibrate.smallest.line_fit import KEYS
@@ -63,7 +63,7 @@ def test_captures_of_different_devices(tmp_path, second, warned):
 def test_rows_that_passed_a_network(tmp_path, source, warned):
     head = "op,block_size,jobs,iodepth,iops,source\n"
     (tmp_path / "a.csv").write_text(f'{head}randread,4 KiB,4,32,670k,"{source}"\n')
-    assert bool(networks(read_captures([tmp_path]))) == warned
+    assert bool(network_of(read_captures([tmp_path]))) == warned
 
 
 def test_an_array_and_its_members_are_one_device(tmp_path):

@@ -21,7 +21,7 @@ from nvmesim.calibrate.drive.read_side import Progress, host_ps
 from nvmesim.calibrate.drive.starting_point import drive_of_rows, with_payload, with_streams
 from nvmesim.calibrate.drive.write_side import fit_flush, is_volatile
 from nvmesim.calibrate.evidence import DriveFit, Judged, joint_of
-from nvmesim.calibrate.notes import drifts, mixed_devices, networks
+from nvmesim.calibrate.notes import drifts, mixed_devices, network_of, through
 from nvmesim.calibrate.over_time.buffers import buffers_of
 from nvmesim.calibrate.over_time.limits import FoundLimits, bursts_of, find_limits
 from nvmesim.calibrate.over_time.stalls import REPLACED, fit_stalls
@@ -73,9 +73,9 @@ def fit_drive(
         bursts = bursts_of(captures)
         buffer, said = buffers_of(captures)
         stepped = {b.name for b in bursts} | set(said)
-        notes += mixed_devices(captures) + (passed := networks(captures))
-        notes += drifts(captures, stepped)
-        if any("nvme" in note.lower() for note in passed):  # iSCSI has one connection for all
+        network = network_of(captures)
+        notes += mixed_devices(captures) + through(network) + drifts(captures, stepped)
+        if network.lower().startswith("nvme"):  # iSCSI has one connection for all
             points = with_full_connections(points)
     else:
         points, notes, bursts = list(captures), [], []

@@ -5,6 +5,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
+from nvmesim.calibrate.drive.laws import WAITED
 from nvmesim.calibrate.notes import named
 from nvmesim.calibrate.points import LONE_S, Point
 
@@ -19,8 +20,6 @@ _load: Final = attrgetter("read_fraction", "random", "block_size", "sync", "path
 _kind: Final = attrgetter("read_fraction", "random", "block_size", "iodepth", "targets",
                           "own_targets", "sync", "raid", "path", "polled")  # fmt: skip
 """Key of rows that differ in threads alone"""
-WAITED: Final = 2.5
-"""Time of a request in units of a lone one's from which on it waited, as `laws.WAITED`."""
 ROOM: Final = 1.25
 """Requests in flight in units of what the IOPS need of a NAND drive: fewer may be the limit."""
 

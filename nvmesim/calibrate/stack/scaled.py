@@ -315,11 +315,8 @@ def with_pages(host: BenchHost, points: Sequence[Point]) -> BenchHost:
         for p in large
     ]
     per_kib = round(max(0.0, float(np.mean(each))), 1)
-    left = (
-        1 - min(per_kib * kib / thread_cycles(host.stack, host.link, large[0]), POSSIBLE)
-        if small
-        else 1.0
-    )
+    of_pages = per_kib * kib / thread_cycles(host.stack, host.link, large[0])
+    left = 1 - min(of_pages, POSSIBLE) if small else 1.0
     return replace(host, stack=host.stack.with_cycles(left).with_per_kib(per_kib))
 
 
@@ -360,12 +357,8 @@ def thread_share(host: BenchHost, point: Point) -> float:
 
     Or of the thread that serves the virtual disk of a guest, if that is nearer to full.
     """
-    own = (
-        thread_cycles(host.stack, host.link, point)
-        * point.iops
-        / point.jobs
-        / (FULL * host.ghz * 1e9)
-    )
+    full_hz = FULL * host.ghz * 1e9 * point.jobs
+    own = thread_cycles(host.stack, host.link, point) * point.iops / full_hz
     return max(own, served_share(host, point))
 
 
