@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from nvmesim.array_types import Floats
+from nvmesim.calibrate.asked_host import GHZ_SD
 from nvmesim.calibrate.bench import BenchHost, measure
 from nvmesim.calibrate.drive.laws import WAITED
 from nvmesim.calibrate.drive.open_ceilings import COMMAND, usual_ceiling
@@ -40,8 +41,8 @@ POSSIBLE: Final = 0.9
 """Share of a thread's time that its own requests take at most; interrupts take the rest."""
 ROOM: Final = 0.7
 """Of its time, what a thread of an unknown stack is left with: the drive is to be seen. Assumed."""
-LIKELY: Final = 0.5
-"""Probability from which on threads are taken to be full."""
+RARE: Final = 0.05
+"""Probability of faster threads below which one is not taken to have time left. Assumed."""
 FULL: Final = 0.98
 """Share of its time that a full thread runs, interrupts of its own requests included."""
 QUEUED: Final = 16
@@ -219,7 +220,7 @@ def _is_full(host: BenchHost, point: Point) -> bool:
     if share < LEAST_FULL or not (_waits(point) or abs(share - 1) < AS_TOLD):
         return False
     if may_be_full(point) and host.link.kind == "pcie":
-        return threads_full(host, point) > LIKELY
+        return threads_full(host, point) > 0.5
     return share > NEARLY
 
 
@@ -344,12 +345,14 @@ def served_share(host: BenchHost, point: Point) -> float:
 def _outdoes(host: BenchHost, point: Point) -> bool:
     """True if *point* tells that its threads were full: each does more than *host* lets one do.
 
-    Its requests waited long, or it did as much as fast threads more likely do than such drives.
+    Its requests waited long, or it is so fast that at a stated clock hardly any thread has time
+    left. Where the clock is not stated it may be faster.
     """
     if _waits(point):
         return True
-    is_behind = may_be_full(point) and host.link.kind == "pcie"
-    return is_behind and threads_full(host, point) > LIKELY
+    is_stated = host.clock_sd < GHZ_SD
+    spare = _beyond(math.log(thread_share(host, point)) / share_sd(host, point))
+    return is_stated and may_be_full(point) and host.link.kind == "pcie" and spare < RARE
 
 
 def thread_share(host: BenchHost, point: Point) -> float:
