@@ -49,7 +49,6 @@ def grid(progress: Callable[[str, float], None], folder: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc: nothing was seen")
 @pytest.mark.parametrize("work", [run, grid])
 def test_memory_is_flat(work: Callable[..., int], tmp_path: Path) -> None:
     seen: list[int] = []
@@ -60,5 +59,6 @@ def test_memory_is_flat(work: Callable[..., int], tmp_path: Path) -> None:
 
     kept = work(look, tmp_path)
     assert len(seen) >= 15
+    assert all(seen)  # where there is no /proc nothing was looked at
     growth = seen[-1] - seen[len(seen) // 4]
     assert growth < ALLOWED_KIB + 0.75 * kept / 1024, seen

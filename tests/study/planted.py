@@ -1,10 +1,12 @@
 """Servers with one planted mistake, measured by simulation with noise, to judge `diagnose` by.
 
 The mistakes are planted with numbers of their own, not those that `diagnose` tries.
+``python -m tests.study.planted 0 200`` prints trials 0 to 199, each planted and healthy.
 """
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -263,3 +265,22 @@ def trial(number: int) -> tuple[str, list[str], bool]:
     found = found_codes(diagnose(tables, rows, workers=1))
     tables, rows = healthy(number)
     return code, found, diagnose(tables, rows, workers=1).is_healthy
+
+
+def main(first: int, end: int) -> None:
+    """Print the trials from *first* on and the shares in which the cause is first, or in three."""
+    ranks, well = [], []
+    for number in range(first, end):
+        code, found, is_healthy = trial(number)
+        ranks.append([*found, code].index(code))
+        well.append(is_healthy)
+        print(f"{number:4} {code:12} at {ranks[-1] + 1}: {', '.join(found[:3])}"
+              f"{'' if is_healthy else '; healthy server accused'}", flush=True)  # fmt: skip
+    firsts, thirds = (sum(r < n for r in ranks) / len(ranks) for n in (1, 3))
+    print(f"{len(ranks)} planted: {firsts:.0%} first, {thirds:.0%} in three; "
+          f"{len(well)} healthy: {sum(well) / len(well):.0%} left alone")  # fmt: skip
+
+
+if __name__ == "__main__":
+    with remembering():
+        main(*map(int, sys.argv[1:3]))

@@ -77,6 +77,10 @@ def fit_drive(
         notes += mixed_devices(captures) + through(network) + drifts(captures, stepped)
         if network.lower().startswith("nvme"):  # iSCSI has one connection for all
             points = with_full_connections(points)
+            notes.append(
+                f"{network}: CPU figures of the threads are left out, as workers of the "
+                "connections did the rest; one deep thread tells its connection, and no ceiling"
+            )
     else:
         points, notes, bursts = list(captures), [], []
         buffer, said = None, {}
