@@ -114,14 +114,12 @@ def compare(
     """Compare designs that draw the same random numbers.
 
     With two designs (or one and --set): the difference, its 95 % interval, and how likely one does
-    more. With three or more: which is best, with a probability of 95 % if it is ahead by 1 % or
-    more; designs that can no longer win are dropped early. Exit code 1: of three or more none is
-    decided to be the best.
+    more. With three or more: which is best, and how likely it does more than each of the others.
     """
     from nvmesim.errors import InputError
     from nvmesim.predict.simulate import compare as compared
     from nvmesim.show.views.designs import comparison_blocks, ranking_blocks
-    from nvmesim.study.rank import ROUND_REQUESTS, rank
+    from nvmesim.study.rank import rank
 
     if bool(sets) != (len(scenarios) == 1):
         text = "--set changes the one scenario" if sets else "one scenario is given"
@@ -133,14 +131,11 @@ def compare(
         return Answer(
             lambda: [*_files(designs, scenarios), *comparison_blocks(found)], lambda: vars(found)
         )
-    ranking = rank(designs, seed=seed or 1, workers=workers, requests=requests or ROUND_REQUESTS)
+    ranking = rank(designs, seed=seed or 1, workers=workers, requests=requests)
     rows = ranking.table.to_dicts()
     json = {"answer": str(ranking), "probability": ranking.probability, "table": rows,
             "warnings": ranking.warnings}  # fmt: skip
-    return Answer(
-        lambda: [*_files(designs, scenarios), *ranking_blocks(ranking)], lambda: json,
-        code=0 if ranking.probability else 1,
-    )  # fmt: skip
+    return Answer(lambda: [*_files(designs, scenarios), *ranking_blocks(ranking)], lambda: json)
 
 
 def _files(designs: dict[str, Scenario], files: tuple[str, ...]) -> list[Block]:

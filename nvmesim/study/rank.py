@@ -1,19 +1,12 @@
-"""The best of several candidates, with a stated probability that the choice is right.
-
-Procedure KN: Kim and Nelson, "A fully sequential procedure for indifference-zone selection in
-simulation", ACM TOMACS 11(3), 2001: all share random numbers, those that fall behind drop out.
-"""
+"""The best of several candidates, and how likely it does more than each of the others."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
-from nvmesim.array_types import Floats
 from nvmesim.errors import InputError
 from nvmesim.measure.figures import Interval
 from nvmesim.predict.uncertainty.derived import gain_of
@@ -28,11 +21,6 @@ from nvmesim.study.sweep.point import Settings
 from nvmesim.units import chance
 from nvmesim.warning import Warning
 
-FIRST_ROUNDS: Final = 10
-MOST_ROUNDS: Final = 200
-ROUND_REQUESTS: Final = 20_000
-PROBABILITY: Final = 0.95
-"""That the one that is named is the best."""
 DIFFERENCE: Final = 0.01
 """Relative difference below which two candidates count as equally good."""
 
@@ -42,12 +30,9 @@ class Ranking:
     """Candidates, best first, and how sure that order's head is."""
 
     table: pl.DataFrame
-    """candidate, mean, low, high (as `run` says them; null: no interval is known), rounds,
-    requests, dropped_after (null: still in)."""
+    """candidate, mean, low, high (as `run` says them; null: no interval is known)."""
     probability: float
-    """Stated probability that the first is the best; 0 if the rounds ran out before a choice."""
-    p_better: float
-    """Least probability that the first is better, with all that is not known."""
+    """Least probability, over the others, that the first does more on a real server."""
     warnings: tuple[Warning, ...] = ()
 
     @property
@@ -56,89 +41,51 @@ class Ranking:
         return str(self.table["candidate"][0])
 
     def as_good(self) -> list[str]:
-        """Return the others that are, as far as was seen, within the difference of the best."""
+        """Return the others that are within 1 % of the best."""
         first, *others = self.table.rows(named=True)
         near = DIFFERENCE * first["mean"]
         return [row["candidate"] for row in others if abs(row["mean"] - first["mean"]) < near]
 
     def __str__(self) -> str:
-        left = self.table.filter(pl.col("dropped_after").is_null())["candidate"].to_list()
-        if len(left) > 1:
-            return f"not decided between {', '.join(left)} (by iops)"
         equal = self.as_good()
         close = f"; within {DIFFERENCE:.1%} of it: {', '.join(equal)}" if equal else ""
-        return (
-            f"{self.best} is best by iops, on a real server with a probability of "
-            f"{chance(self.p_better)}; in the simulation with {self.probability:.0%}, if it is "
-            f"ahead by {DIFFERENCE:.1%} or more{close}"
-        )
+        sure = chance(self.probability)
+        return f"{self.best} is best by iops, with a probability of {sure}{close}"
 
 
 def rank(
     candidates: Mapping[str, Scenario | Mapping[str, Any]],
     *,
-    requests: int = ROUND_REQUESTS,
+    requests: int | None = None,
     seed: int = 1,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
-    """Rank *candidates* (name -> scenario) by their IOPS.
+    """Rank *candidates* (name -> scenario) by their IOPS, one run each with the same *seed*.
 
-    The best is named with a probability of 95 % if it is ahead of the others by 1 % or more. Each
-    of at most 200 rounds simulates *requests* of every candidate left.
+    Without *requests* each run is as long as its precision needs.
     """
     if len(candidates) < 2:
         raise InputError(f"{len(candidates)} candidates cannot be ranked; at least 2 are needed")
-    names = list(candidates)
     tables = [tables_of(scenario) for scenario in candidates.values()]
-    values: list[list[float]] = [[] for _ in names]
-    dropped: dict[int, int] = {}
-    alive = list(range(len(names)))
-    delta = 0.0
-    for number in range(MOST_ROUNDS):
-        settings = Settings(seed=seed + number, requests=requests, certainty=False)
-        found = simulated_rows([tables[i] for i in alive], settings, workers or 1)
-        for i, row in zip(alive, found, strict=True):
-            values[i].append(_known(row, names[i]))
+    settings = Settings(seed=seed, requests=requests)
+
+    def say(done: int) -> None:
         if progress is not None:
-            left = f"{len(alive)} candidates left"
-            progress(f"replication {number + 1}: {left}", number / MOST_ROUNDS)
-        if number + 1 >= FIRST_ROUNDS:
-            runs = np.array([values[i] for i in alive])
-            delta = delta or DIFFERENCE * float(runs.mean(axis=1).max())
-            out = {
-                alive[a] for a, b in permutations(range(len(alive)), 2)
-                if is_behind(runs[a] - runs[b], delta, PROBABILITY, len(names))
-            }  # fmt: skip
-            dropped |= dict.fromkeys(out, number + 1)
-            alive = [i for i in alive if i not in out]
-        if len(alive) == 1:
-            break
-    # those still in first, then by how long they stayed, then by mean
-    means = [float(np.mean(each)) for each in values]
-    order = sorted(range(len(names)), key=lambda i: (-dropped.get(i, MOST_ROUNDS + 1), -means[i]))
-    ordered = [tables[i] for i in order]
-    whole = simulated_rows(ordered, Settings(seed=seed), workers or 1)
-    rows = [
-        {"candidate": names[i], "mean": row.get("iops") or means[i], "low": row.get("iops_low"),
-         "high": row.get("iops_high"), "rounds": len(values[i]),
-         "requests": len(values[i]) * requests, "dropped_after": dropped.get(i)}
-        for i, row in zip(order, whole, strict=True)
-    ]  # fmt: skip
-    resolved = [resolve(scenario_from_dict(*one)) for one in ordered]
-    table, said = pl.DataFrame(rows, infer_schema_length=None), tuple(loads_differ(resolved))
-    sure = PROBABILITY if len(alive) == 1 else 0.0
-    return Ranking(table, sure, _p_better(rows, whole, resolved), said)
+            progress(f"{done} of {len(tables)} candidates", done / len(tables))
 
-
-def is_behind(differences: Floats, delta: float, probability: float, candidates: int) -> bool:
-    """True if *differences* (float64[rounds]) say that a candidate is behind (their figure 1)."""
-    first = min(len(differences), FIRST_ROUNDS)
-    share = 2 * (1 - probability) / (candidates - 1)
-    eta = 0.5 * (share ** (-2 / (first - 1)) - 1)
-    variance = float(differences[:first].var(ddof=1))
-    reach = eta * (first - 1) * variance / delta - delta * len(differences) / 2
-    return bool(float(differences.sum()) < -max(0.0, reach))
+    found = simulated_rows(tables, settings, workers or 1, say)
+    runs = [
+        (name, one, {**row, "iops": _known(row, name)})
+        for name, one, row in zip(candidates, tables, found, strict=True)
+    ]
+    runs.sort(key=lambda run: -run[2]["iops"])
+    rows = [{"candidate": name, "mean": row["iops"], "low": row.get("iops_low"),
+             "high": row.get("iops_high")} for name, _, row in runs]  # fmt: skip
+    resolved = [resolve(scenario_from_dict(*one)) for _, one, _ in runs]
+    sure = _p_better(rows, [row for *_, row in runs], resolved)
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    return Ranking(table, sure, tuple(loads_differ(resolved)))
 
 
 def _p_better(

@@ -12,7 +12,6 @@ from nvmesim.predict.simulate import compare
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.scenario.load import with_values as put
 from nvmesim.scenario.resolve import resolve
-from nvmesim.study.rank import is_behind
 from nvmesim.study.sensitivity import load_words
 from tests.servers import one_server
 
@@ -134,7 +133,7 @@ def test_the_command_compares_two_and_ranks_three(file, tmp_path, capsys):
         files.append(str(other))
     assert run_command(["compare", *files]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert out.startswith("small is best by iops, on a real server with a probability of ")
+    assert out.startswith("small is best by iops, with a probability of ")
     assert "depth1" in out
     assert "under different loads: outstanding 4 / " in out
 
@@ -198,28 +197,23 @@ def three(small):
     return candidates(small, **depth)
 
 
-def test_the_best_comes_first(small, monkeypatch):
-    ranking = ns.rank(three(small), requests=2000)
+def test_the_best_comes_first(small):
+    ranking = ns.rank(three(small))
     assert ranking.best == "depth8"
-    assert ranking.probability == 0.95
-    table = ranking.table
-    assert table["dropped_after"].null_count() == 1
-    assert table["mean"].is_sorted(descending=True)
-    assert (table["low"] <= table["mean"]).all()
-    monkeypatch.setattr("nvmesim.study.rank.MOST_ROUNDS", 12)
-    same = candidates(small, a={}, b={}, c={"workload.0.outstanding": 8})
-    ranking = ns.rank(same, requests=2000)
-    assert ranking.best == "c"
-    ranking = ns.rank(candidates(small, a={}, b={}), requests=2000)
-    assert ranking.probability == 0.0 or ranking.as_good()
+    assert ranking.probability > 0.8
+    assert ranking.as_good() == []
+    assert ranking.table["mean"].is_sorted(descending=True)
+    assert (ranking.table["low"] <= ranking.table["mean"]).all()
+    same = ns.rank(candidates(small, a={}, b={}), requests=2000)
+    assert same.probability == pytest.approx(0.5)
+    assert same.as_good() == ["b"]
 
 
-def test_a_ranking_shows_what_a_run_shows(small, monkeypatch):
-    monkeypatch.setattr("nvmesim.study.rank.MOST_ROUNDS", 3)
+def test_a_ranking_shows_what_a_run_shows(small):
     long = small.to_dict() | {"run": {"seed": 1}}
     both = {name: put(long, {"workload.0.outstanding": n}) for n, name in ((4, "a"), (8, "b"))}
-    ranking = ns.rank(both, requests=40_000)
-    shown = {r["candidate"]: (r["mean"], r["low"], r["high"]) for r in ranking.table.to_dicts()}
+    shown = {r["candidate"]: (r["mean"], r["low"], r["high"])
+             for r in ns.rank(both).table.to_dicts()}  # fmt: skip
     for name, tables in both.items():
         rate = ns.simulate(scenario_from_dict(tables), reliefs=False).total.iops
         assert shown[name] == pytest.approx((rate.value, rate.low, rate.high)), name
@@ -228,34 +222,6 @@ def test_a_ranking_shows_what_a_run_shows(small, monkeypatch):
 def test_one_design_is_not_ranked(small):
     with pytest.raises(InputError, match="at least 2"):
         ns.rank({"one": small})
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.8])
-def test_the_stated_probability_holds(correlation):
-    """The best is ahead by exactly the stated difference: the least favourable case of KN."""
-    rng = np.random.default_rng(7)
-    k, delta, wrong, trials = 4, 1.0, 0, 400
-    for _ in range(trials):
-        common = rng.normal(size=400) * 2 * correlation**0.5
-        noise = rng.normal(size=(k, 400)) * 2 * (1 - correlation) ** 0.5
-        values = common + noise + np.array([delta, 0, 0, 0])[:, None]
-        wrong += first_of(values, delta, 0.9) != 0
-    # 90 % is stated; 400 trials see 86.5 % or less by chance once in a hundred times.
-    assert wrong / trials < 0.135
-
-
-def first_of(values, delta, probability):
-    alive = list(range(len(values)))
-
-    def behind(a, b, n):
-        return is_behind(values[a, :n] - values[b, :n], delta, probability, len(values))
-
-    for n in range(10, values.shape[1] + 1):
-        out = [a for a in alive if any(behind(a, b, n) for b in alive if b != a)]
-        alive = [a for a in alive if a not in out]
-        if len(alive) == 1:
-            return alive[0]
-    return -1
 
 
 def test_the_widest_input_comes_first_and_unknown_ones_are_refused(small):

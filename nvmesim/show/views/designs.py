@@ -188,11 +188,9 @@ def ranking_blocks(ranking: Ranking) -> list[b.Block]:
              for r in rows if r["low"] is not None}  # fmt: skip
     spans = {name: words.span(i) for name, i in known.items()}
     cells = [
-        (name := str(r["candidate"]), words.kiops(r["mean"]), spans.get(name, ""),
-         str(r["rounds"]), "" if r["dropped_after"] is None else f"{r['dropped_after']} runs")
-        for r in rows
-    ]  # fmt: skip
-    heads = ("design", "IOPS", "95 % within", "runs", "behind after")
+        (name := str(r["candidate"]), words.kiops(r["mean"]), spans.get(name, "")) for r in rows
+    ]
+    heads = ("design", "IOPS", "95 % within")
     return [b.Line(str(ranking), "head"), _bars(known), b.table("Designs", heads, cells),
             b.Warnings(ranking.warnings)]  # fmt: skip
 
