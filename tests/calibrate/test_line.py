@@ -54,6 +54,12 @@ def test_a_bandwidth_of_writes_is_not_the_drain_of_their_buffer():
     assert predicted(fit, deep) == pytest.approx(16.2e3, rel=0.02)
 
 
+def test_many_writers_of_one_depth_wait_for_a_ceiling():
+    """16 at 136 us are no latency of flash: two such drives halve it (an m5d instance, psync)."""
+    fit = fit_drive([row(4 * K, 16, 117463.0), row(16 * K, 16, 32233.0)])
+    assert predicted(fit, row(4 * K, 16, 234675.0, drives=2)) == pytest.approx(234675, rel=0.1)
+
+
 def test_repeats_of_one_load_tell_no_bandwidth():
     """On two file systems, a fifth apart: flash stays a bank of dies, which reads ahead."""
     one = Point("", 1.0, True, 4096, 1, 1, 16.7e3, None, filesystem="ext4")

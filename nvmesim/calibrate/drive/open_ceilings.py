@@ -166,32 +166,64 @@ doubt more, as `SHEET_CEILING`."""
 
 SLOW: Final = 25e3
 """Small requests/s at depth below which a device is a disk, a remote volume or behind a bridge."""
-SLOW_BANDWIDTH: Final = Expected(165e6, 0.7)
-"""Sequential bytes/s of such a device. Source: three disks (52 to 275 MB/s), four volumes of clouds
+SLOW_BANDWIDTH: Final = 165e6
+"""Bytes/s of such a device at least. Source: three disks (52 to 275 MB/s), four volumes of clouds
 (125 to 358), a bridge (371), a nearly full QLC drive (45), `calibration/held-out`."""
+WAITS_S: Final = DEEP / SLOW
+"""Time of a small request at depth from which on it waits for a ceiling, and not for flash."""
+OF_SMALL, OF_SMALL_SD = 3.4, 0.8
+"""Bytes/s of large requests as a multiple of what small ones move at their ceiling, and the
+deviation of its logarithm. Source: reads of seven and writes of eleven sources of
+`calibration/held-out` with such a ceiling below a quarter of their link (medians 3.1 and 3.5, 0.67
+and 0.95)."""
 
 SLOW_ODDS: Final = 4.0
-"""Factor on the weight of a ceiling of requests, beside one of bytes, of such a device. By the same
-sources: larger requests moved 5 to 150 times the bytes of small ones, but for the QLC drive."""
+"""Factor on the weight of a ceiling of requests, beside one of bytes, of a slow device. Source: as
+`SLOW_BANDWIDTH`; larger requests moved 5 to 150 times the bytes of small ones, but for the QLC
+drive."""
+
+
+def _small_ceiling(points: Sequence[Point], *, read: bool) -> float:
+    """Requests/s at which deep, small, random rows of *points* wait; infinite if none does.
+
+    Where no row is of writes, reads tell. Data sheets speak of drives, whatever they state.
+    """
+    deep = {share: [
+        p for p in points
+        if p.read_fraction == share and p.random and p.block_size <= SMALL
+        and p.outstanding >= DEEP * p.targets
+        and not (p.sync or p.rate or p.is_cpu_bound or p.is_stated)
+    ] for share in (0.0, 1.0)}  # fmt: skip
+    top = max(deep[float(read)] or deep[1.0], key=lambda p: p.iops / p.targets, default=None)
+    return top.iops / top.targets if top and top.outstanding / top.iops > WAITS_S else math.inf
 
 
 def is_slow(points: Sequence[Point], *, read: bool) -> bool:
     """True if deep, small, random rows of *points* are of a slow device, by *read* or write.
 
-    Where no row is of writes, slow reads tell. Data sheets speak of drives, whatever they state.
-
     >>> rows = [Point("", 0.0, True, 4096, 1, 256, 2998.0, None)]
     >>> is_slow(rows, read=False), is_slow(rows, read=True)
     (True, False)
     """
-    rates = {share: [
-        p.iops / p.targets for p in points
-        if p.read_fraction == share and p.random and p.block_size <= SMALL
-        and p.outstanding >= DEEP * p.targets
-        and not (p.sync or p.rate or p.is_cpu_bound or p.is_stated)
-    ] for share in (0.0, 1.0)}  # fmt: skip
-    rate = max(rates[float(read)] or rates[1.0], default=SLOW)
-    return rate < SLOW
+    return _small_ceiling(points, read=read) < SLOW
+
+
+def bandwidth_by_small(link: Link, points: Sequence[Point], *, read: bool) -> Expected | None:
+    """Bandwidth as likely beside the ceiling that small rows of *points* show, bytes/s.
+
+    None: they show none, or a drive on *link* usually moves less.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> gen4, rates = parse_link("pcie4 x4"), (3e3, 80e3, 700e3)
+    >>> rows = [[Point("", 1.0, True, 4096, 4, 128, rate, None)] for rate in rates]
+    >>> [found and found.value / 1e6 for found in (
+    ...     bandwidth_by_small(gen4, each, read=True) for each in rows)]
+    [165.0, 1114.112, None]
+    """
+    rate = _small_ceiling(points, read=read)
+    value = max(SLOW_BANDWIDTH, OF_SMALL * COMMAND * rate)
+    usual = SHEET_BANDWIDTH[read][0] * built_for(link) if link.kind == "pcie" else 0.0
+    return Expected(value, OF_SMALL_SD) if rate < SLOW or value < usual else None
 
 
 def open_bandwidth(

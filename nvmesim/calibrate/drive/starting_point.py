@@ -358,9 +358,7 @@ def blank_bandwidth(points: Sequence[Point], host: BenchHost, *, read: bool) -> 
     """Bandwidth to begin with, bytes/s: data sheets', and no less than what *points* move."""
     link, stated = host.link, host.sheet.get(SHEET_KEYS[read])
     moved = _most_moved(points, read=read)
-    known = stated
-    if not stated and open_ceilings.is_slow(points, read=read):
-        known = open_ceilings.SLOW_BANDWIDTH
+    known = stated or open_ceilings.bandwidth_by_small(link, points, read=read)
     if link.kind == "sata" and not known:
         return Quantity(value=max(SATA_BANDWIDTH[read], 1.05 * moved))
     if link.kind != "pcie" and not known:
