@@ -171,6 +171,8 @@ SLOW_BANDWIDTH: Final = 165e6
 (125 to 358), a bridge (371), a nearly full QLC drive (45), `calibration/held-out`."""
 WAITS_S: Final = DEEP / SLOW
 """Time of a small request at depth from which on it waits for a ceiling, and not for flash."""
+IDLE_THREAD: Final = 100e3
+"""Requests/s of a thread that is far from full (0.2 to 0.5 M/s, `catalog/data/stacks`)."""
 OF_SMALL, OF_SMALL_SD = 3.4, 0.8
 """Bytes/s of large requests as a multiple of what small ones move at their ceiling, and the
 deviation of its logarithm. Source: reads of seven and writes of eleven sources of
@@ -195,7 +197,9 @@ def _small_ceiling(points: Sequence[Point], *, read: bool) -> float:
         and not (p.sync or p.rate or p.is_cpu_bound or p.is_stated)
     ] for share in (0.0, 1.0)}  # fmt: skip
     top = max(deep[float(read)] or deep[1.0], key=lambda p: p.iops / p.targets, default=None)
-    return top.iops / top.targets if top and top.outstanding / top.iops > WAITS_S else math.inf
+    if top is None or top.iops > IDLE_THREAD * top.jobs or top.outstanding < WAITS_S * top.iops:
+        return math.inf
+    return top.iops / top.targets
 
 
 def is_slow(points: Sequence[Point], *, read: bool) -> bool:
