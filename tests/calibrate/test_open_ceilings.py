@@ -14,8 +14,10 @@ from nvmesim.calibrate.bench import free_host, measure
 from nvmesim.calibrate.datasheet import Sheet
 from nvmesim.calibrate.drive.batch_service import are_rounds, law_of_rounds
 from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.drive.which_rows import one_by_one
 from nvmesim.calibrate.points import Point
 from nvmesim.calibrate.stack.scaled import host_of_rows
+from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import with_alternative
 from nvmesim.errors import FitError
 from tests.calibrate.bench import drive
@@ -365,6 +367,18 @@ def test_threads_that_do_no_more_at_depth_wait_for_each_request():
     assert "synchronous" in [w.code for w in result.warnings]
     more = [*rows, ("randwrite", 4 * K, 4, 64, 120e3)]  # of other rows nothing is known
     assert not fitted(host, more)[0].profile.captured.synchronous
+
+
+def test_a_thread_that_is_held_up_in_submissions_has_one_request_in_flight():
+    rows = [("randwrite", 4 * K, 1, 16, 17200.0), ("randwrite", 128 * K, 1, 16, 7123.0)]  # R79
+    small, large = (row(*r) for r in rows)
+    small = replace(small, mean_s=921.6e-6, slat_s=57.4e-6)
+    synchronous = []
+    for busy, depth in ((8.2, 16), (98.0, 16), (8.2, 64)):
+        first = replace(small, per_job_pct=busy, iodepth=depth)
+        found = one_by_one([first, large], parse_link("pcie4 x4"), [])
+        synchronous.append([p.iodepth == 1 and p.mean_s is None for p in found])
+    assert synchronous == [[True, True], [False, False], [False, False]]
 
 
 @pytest.mark.parametrize(("size", "jobs", "depth", "iops"), [(4, 4, 4, 124663), (4096, 4, 4, 605)])

@@ -244,6 +244,21 @@ _like: Final = attrgetter(
 )  # fmt: skip
 WAITING_BYTES: Final = 16 << 10
 """Bytes of a request up to which flash does several in the time of one."""
+HELD_UP: Final = 0.9
+"""Share of its time in submissions from which on a thread does nothing beside them. Assumed."""
+IDLE_PCT: Final = 50.0
+"""CPU use up to which a thread that submits all the time mostly waits there. Assumed."""
+QUEUED: Final = 32
+"""Requests in flight that any queue takes (SATA's): beyond, a submission may wait for a place."""
+
+
+def _is_held_up(p: Point) -> bool:
+    """True if each submission returned when its request was done.
+
+    Source: fio's HOWTO, ioengine=libaio ("may only support queued behavior with non-buffered I/O").
+    """
+    submitting = p.iops / p.jobs * (p.slat_s or 0.0)
+    return submitting > HELD_UP and (p.per_job_pct or 100.0) < IDLE_PCT and p.outstanding <= QUEUED
 
 
 def one_by_one(points: Sequence[Point], link: Link, notes: list[str]) -> list[Point]:
@@ -258,14 +273,22 @@ def one_by_one(points: Sequence[Point], link: Link, notes: list[str]) -> list[Po
         if p.iodepth == 1 and p.jobs / p.iops < SLOWEST_FLASH_S:
             alone[_like(p)] = max(p.iops, alone.get(_like(p), 0.0))
     deep = [p for p in rows if p.iodepth >= DEEP]
-    waiting = {id(p) for p in deep if p.iops < NO_FASTER * alone.get(_like(p), 0.0)}
+    waiting = {
+        id(p) for p in deep if p.iops < NO_FASTER * alone.get(_like(p), 0.0) or _is_held_up(p)
+    }
     if link.kind != "pcie" or not waiting or len(waiting) < len(deep):
         return list(points)
     notes.append(
         f"{deep[0].name}: no more than at depth 1, so its threads waited for each request (a "
         "synchronous engine, or a file that grows), and those of predictions do"
     )
-    return [replace(p, iodepth=1) if id(p) in waiting else p for p in points]
+    # what a request took is what it and those before it did
+    return [
+        replace(p, iodepth=1, mean_s=None, percentiles_s={}, body_s={}, totals_s={},
+                total_body_s={}, bins=None, total_bins=None)
+        if p.iodepth > 1 and not (p.held_out or p.rate) else p
+        for p in points
+    ]  # fmt: skip
 
 
 SECTOR: Final = 4096
