@@ -49,13 +49,15 @@ class VolumeTarget:
         self.members = volume.members
         self.on_controller = engine.runs_on == "controller"
         workers = max(1, round(engine.workers.value))
-        self._serial = b.station(f"{volume.name} engine", Kind.FIFO, workers)
+        self._card = volume.controller or volume.name
         self._is_serial = engine.serial_read.value + engine.serial_write.value > 0
-        if self._is_serial or engine.serial_child.value > 0:
-            b.report(f"{volume.name} engine", "raid-engine", self._serial, resource="engine")
+        if self._is_serial or engine.serial_child.value > 0:  # a chip's, but for what is each one's
+            name = f"{volume.name if engine.shared.value else self._card} engine"
+            self._serial = b.named(name, "raid-engine", Kind.FIFO, workers, resource="engine")
+        else:
+            self._serial = b.station(f"{volume.name} engine", Kind.FIFO, workers)
         self._paths = paths
         self._home = scenario.drives[volume.members[0]].socket
-        self._card = volume.controller or volume.name
         self._uplink = (-1, -1)
         if self.on_controller and engine.uplink:
             self._link = replace(

@@ -276,8 +276,8 @@ class VolumeSpec(Strict):
     logical_sector: Size = 512
     """Smallest write of the volume."""
     controller: str | None = Field(default=None, min_length=1)
-    """Card that it is on, if its engine is one: volumes of the same name share its link and its
-    commands; left out: each has a card of its own."""
+    """Card that it is on, if its engine is one: volumes of the same name share its link, its
+    commands and its parity; left out: each table has a card of its own."""
     filesystem: Literal["ext4", "xfs"] | None = None
     """File system on the volume whose journal ``fsync`` and ``fdatasync`` of a load commit; left
     out: the load uses the volume itself."""

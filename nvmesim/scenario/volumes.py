@@ -69,9 +69,11 @@ class _Resolving:
         self.spec = self.scenario.volume[self.index]
         self.level = self.spec.level
         self.key = _key(self.scenario, self.index)
-        self.name = self.spec.name or f"volume{self.index}"
+        self.name = table = self.spec.name or f"volume{self.index}"
         self.members = self._members()
+        self.card = self.spec.controller or ""
         if (arrays := self.spec.arrays) > 1:
+            self.card = self.card or table  # arrays of one table are of one card
             each, left = divmod(len(self.members), arrays)
             if left:
                 raise GeometryError(
@@ -131,6 +133,7 @@ class _Resolving:
                 "index": 0,  # its place among all arrays
                 "table": self.index,
                 "name": self.name,
+                "controller": self.card if engine.runs_on == "controller" else "",
                 "level": spec.raid,
                 "members": self.members,
                 "layout": layout,

@@ -56,6 +56,19 @@ def test_reads_and_writes_that_end_alike_behind_sata_share_its_commands():
     assert found == pytest.approx(81.9e3, rel=0.05)  # in turn: 0.75 / 84.1 + 0.25 / 75.9
 
 
+def test_what_caps_small_requests_caps_large_ones_not_far_above():
+    """An i7i.large of 77k reads/s read 518 MB/s in 128 KiB (R62-1), not what its link carries."""
+    host = "linux-libaio,pcie5 x4,3.0 GHz"
+    _, predicted = fitted(
+        host, [("randread", 4 * K, 4, 64, 77_282), ("randwrite", 4 * K, 4, 64, 42_223)]
+    )
+    for op, rate in (("read", 77_282), ("write", 42_223)):
+        small = rate * 4 * K
+        assert predicted(op, 128 * K, 2, 32) * 128 * K == pytest.approx(3.4 * small, rel=0.1)
+    _, of_a_thread = fitted(host, [("randread", 4 * K, 1, 256, 281e3)])  # its own ceiling
+    assert of_a_thread("read", 128 * K, 4, 32) * 128 * K > 9e9
+
+
 def test_a_slow_device_ends_at_requests_and_moves_what_such_devices_do():
     """A volume of 3,000 requests/s (O25) wrote 256 KiB at 499/s, not at the bytes of small ones."""
     fit, predicted = fitted("linux-libaio", [("randwrite", 4 * K, 1, 256, 2998.0)])

@@ -126,6 +126,19 @@ def test_a_card_does_what_was_published_of_it(keys, published):
     assert run(**keys).total.iops.value == pytest.approx(published, rel=0.05)
 
 
+def test_arrays_of_one_table_are_of_one_card_and_its_chip_does_the_parity_of_all():
+    def of(arrays, **keys):
+        tables = card(drives=16, **keys)
+        tables["volume"][0] |= {"arrays": arrays, "members": list(range(16))}
+        del tables["volume"][0]["controller"]
+        return bare(tables, requests=20_000, over_time=False)
+
+    reads, writes = of(2), of(2, load=WRITES)
+    assert sum(s.resource == "uplink" and s.direction == "up" for s in reads.stations) == 1
+    assert reads.total.iops.value == pytest.approx(6.9e6, rel=0.05)
+    assert writes.total.iops.value == pytest.approx(of(1, load=WRITES).total.iops.value, rel=0.05)
+
+
 def test_cards_are_shared_rebuild_at_their_pace_and_are_of_engines_on_one():
     one = run(engine="perc-h975i", drives=16)
     four = run(engine="perc-h975i", drives=16, volumes=4)
