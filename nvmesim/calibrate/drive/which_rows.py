@@ -279,8 +279,8 @@ def one_by_one(points: Sequence[Point], link: Link, notes: list[str]) -> list[Po
     if link.kind != "pcie" or not waiting or len(waiting) < len(deep):
         return list(points)
     notes.append(
-        f"{deep[0].name}: no more than at depth 1, so its threads waited for each request (a "
-        "synchronous engine, or a file that grows), and those of predictions do"
+        f"{deep[0].name}: one at a time, so its threads waited for each request (a synchronous "
+        "engine, or a file that grows), and those of predictions do"
     )
     # what a request took is what it and those before it did
     return [
