@@ -91,13 +91,13 @@ def unloaded_latency_s(
     return min(usual, took), False
 
 
-def untold_latency_s(points: Sequence[Point], stated: Expected | None = None) -> float:
+def unidentified_latency_s(points: Sequence[Point], stated: Expected | None = None) -> float:
     """Seconds that a lone write usually takes; 0 unless *points* are random writes of one depth.
 
     Such rows do not tell a latency from a wait, unless few are in flight.
 
     >>> rows = [Point("", 0.0, True, 4096, 1, n, 90e3, None) for n in (64, 128)]
-    >>> untold_latency_s(rows), untold_latency_s(rows[:1])
+    >>> unidentified_latency_s(rows), unidentified_latency_s(rows[:1])
     (0.0, 1.5e-05)
     """
     depths = {p.outstanding / p.targets for p in points}

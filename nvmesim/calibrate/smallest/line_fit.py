@@ -127,7 +127,7 @@ def fit_line(
     if is_capped and is_read:
         kinds.append("bank")
     tried = [_fitted(template, host, points, line, kind, tell) for kind in kinds]
-    if not is_capped and tried[0].cost > MISSED and _untold_latency(points, host):
+    if not is_capped and tried[0].cost > MISSED and _unidentified_latency(points, host):
         tried.append(_fitted(template, host, points, line, "cap", tell))  # what they wait for
     least = min(side.cost for side in tried)
     if not (is_capped and is_read):  # the first that is about as good as any
@@ -249,7 +249,7 @@ def _parameters(
         lone = 0.8e12 * min(p.outstanding / p.iops for p in points)
     found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
     is_read, sd = points[0].read_fraction > 0, laws.LONE_DOUBT[False]
-    if kind != "batch" and (usual_ps := 1e12 * _untold_latency(points, host)):
+    if kind != "batch" and (usual_ps := 1e12 * _unidentified_latency(points, host)):
         found = [Parameter("latency", usual_ps, usual_ps / 20, 4 * lone, prior_sd=sd)]
     if len({p.block_size for p in points}) > 1:
         beyond, beyond_sd = OPEN * moved, OPEN_SD
@@ -286,9 +286,9 @@ def _parameters(
     return found
 
 
-def _untold_latency(points: Sequence[Point], host: BenchHost) -> float:
+def _unidentified_latency(points: Sequence[Point], host: BenchHost) -> float:
     stated = host.sheet.get("write_latency")
-    return laws.untold_latency_s(points, stated) if host.link.kind == "pcie" else 0.0
+    return laws.unidentified_latency_s(points, stated) if host.link.kind == "pcie" else 0.0
 
 
 def _is_lone_flash(points: Sequence[Point]) -> bool:
