@@ -91,22 +91,6 @@ def unloaded_latency_s(
     return min(usual, took), False
 
 
-def unidentified_latency_s(points: Sequence[Point], stated: Expected | None = None) -> float:
-    """Seconds that a lone write usually takes; 0 unless *points* are random writes of one depth.
-
-    Such rows do not tell a latency from a wait, unless few are in flight.
-
-    >>> rows = [Point("", 0.0, True, 4096, 1, n, 90e3, None) for n in (64, 128)]
-    >>> unidentified_latency_s(rows), unidentified_latency_s(rows[:1])
-    (0.0, 1.5e-05)
-    """
-    depths = {p.outstanding / p.targets for p in points}
-    if len(depths) > 1 or any(p.read_fraction or not p.random for p in points):
-        return 0.0
-    usual, is_known = unloaded_latency_s(points, read=False, stated=stated)
-    return 0.0 if is_known else usual
-
-
 def in_flight(point: Point) -> float:
     """Requests outstanding on average: an open load's by Little's law, not its limit.
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from nvmesim.array_types import Floats
+from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.drive import laws
 from nvmesim.calibrate.points import Point
 from nvmesim.scenario.volumes import DEFAULT_CHUNK
 
@@ -143,3 +145,34 @@ def closed_loop(n: int, latency: float, service: float, stations: float = 1.0) -
         rate = min(i / (latency + stay), stations / service)
         queue = rate * stay / stations
     return rate if n <= DEEP else min(n / DEEP * rate, stations / service)
+
+
+def unidentified_latency_s(points: Sequence[Point], host: BenchHost) -> float:
+    """Seconds that a lone write behind PCIe usually takes, where *points* do not tell it; else 0.
+
+    Random writes of one depth do not tell a latency from a wait, unless few are in flight.
+
+    >>> from nvmesim.calibrate.bench import free_host
+    >>> rows = [Point("", 0.0, True, 4096, 1, n, 90e3, None) for n in (64, 128)]
+    >>> host = free_host("pcie4 x4")
+    >>> unidentified_latency_s(rows, host), unidentified_latency_s(rows[:1], host)
+    (0.0, 1.5e-05)
+    """
+    depths = {p.outstanding / p.targets for p in points}
+    is_mixed = any(p.read_fraction or not p.random for p in points)
+    if host.link.kind != "pcie" or len(depths) > 1 or is_mixed:
+        return 0.0
+    stated = host.sheet.get("write_latency")
+    usual, is_known = laws.unloaded_latency_s(points, read=False, stated=stated)
+    return 0.0 if is_known else usual
+
+
+def as_closed_loop(point: Point) -> Point:
+    """*point*, if its rate is offered and it hardly waits, as one request at a time.
+
+    >>> round(as_closed_loop(Point("", 1.0, True, 4096, 4, 8, 5e3, 80e-6, rate=5e3)).iops)
+    12500
+    """
+    if point.rate is None or not point.mean_s or laws.in_flight(point) > laws.SHALLOW:
+        return point
+    return replace(point, rate=None, jobs=1, iodepth=1, iops=1 / point.mean_s)

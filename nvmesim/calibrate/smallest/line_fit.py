@@ -30,7 +30,16 @@ from nvmesim.calibrate.evidence import Ceiling, Side, with_draws
 from nvmesim.calibrate.infer.optimum import scattered, solved
 from nvmesim.calibrate.infer.problem import Parameter, logarithms
 from nvmesim.calibrate.points import LONE_S, Point, sources
-from nvmesim.calibrate.smallest.line import GAIN, LEAST_ERROR, Line, evidence, line_of, parts_of
+from nvmesim.calibrate.smallest.line import (
+    GAIN,
+    LEAST_ERROR,
+    Line,
+    as_closed_loop,
+    evidence,
+    line_of,
+    parts_of,
+    unidentified_latency_s,
+)
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import quantities
 from nvmesim.catalog.profile import DriveProfile, Quantity, Rounds
@@ -115,7 +124,7 @@ def fit_line(
     shows that something was full, and one of more depth that does no more shows a cap. Without that
     the next row may as well do more, as with dies that meet by chance: both are carried.
     """
-    points = [_closed(p) for p in points]
+    points = [as_closed_loop(p) for p in points]
     line = line_of(points)
     stated = host.sheet.get("random_read" if points[0].read_fraction > 0 else "random_write")
     # a data sheet's rate is of small requests: a cap on large ones below it is one on bytes
@@ -127,7 +136,7 @@ def fit_line(
     if is_capped and is_read:
         kinds.append("bank")
     tried = [_fitted(template, host, points, line, kind, tell) for kind in kinds]
-    if not is_capped and tried[0].cost > MISSED and _unidentified_latency(points, host):
+    if not is_capped and tried[0].cost > MISSED and unidentified_latency_s(points, host):
         tried.append(_fitted(template, host, points, line, "cap", tell))  # what they wait for
     least = min(side.cost for side in tried)
     if not (is_capped and is_read):  # the first that is about as good as any
@@ -192,13 +201,6 @@ def fit_bytes(
     return Side(profile, columns, unidentified=wanted, notes=(note,))
 
 
-def _closed(point: Point) -> Point:
-    """*point*, if its rate is offered and it hardly waits, as one request at a time."""
-    if point.rate is None or not point.mean_s or laws.in_flight(point) > laws.SHALLOW:
-        return point
-    return replace(point, rate=None, jobs=1, iodepth=1, iops=1 / point.mean_s)
-
-
 def _fitted(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], line: Line, kind: Kind,
     tell: Progress,
@@ -249,7 +251,7 @@ def _parameters(
         lone = 0.8e12 * min(p.outstanding / p.iops for p in points)
     found = [Parameter("latency", lone, low=lone / 20, high=4 * lone)]
     is_read, sd = points[0].read_fraction > 0, laws.LONE_DOUBT[False]
-    if kind != "batch" and (usual_ps := 1e12 * _unidentified_latency(points, host)):
+    if kind != "batch" and (usual_ps := 1e12 * unidentified_latency_s(points, host)):
         found = [Parameter("latency", usual_ps, usual_ps / 20, 4 * lone, prior_sd=sd)]
     if len({p.block_size for p in points}) > 1:
         beyond, beyond_sd = OPEN * moved, OPEN_SD
@@ -284,11 +286,6 @@ def _parameters(
         beyond, sd = _open_rate(points, host, top, line.bandwidth)
         found.append(Parameter("rate", beyond, 1.02 * top, 16 * beyond, prior_sd=sd, told=False))
     return found
-
-
-def _unidentified_latency(points: Sequence[Point], host: BenchHost) -> float:
-    stated = host.sheet.get("write_latency")
-    return laws.unidentified_latency_s(points, stated) if host.link.kind == "pcie" else 0.0
 
 
 def _is_lone_flash(points: Sequence[Point]) -> bool:
@@ -397,11 +394,8 @@ def _in_batches(
 ) -> DriveProfile:
     each = Quantity(value=each_ps)
     said = each.model_copy(update={"source": "as the operation that was measured"})
-    rounds = Rounds(
-        base=Quantity(value=base_ps),
-        read=each if is_read else said,
-        write=said if is_read else each,
-    )
+    read, write = (each, said) if is_read else (said, each)
+    rounds = Rounds(base=Quantity(value=base_ps), read=read, write=write)
     return served_in_rounds(template, rounds)
 
 
@@ -489,7 +483,11 @@ def _adopted(best: Explanation, found: Side, *, is_read: bool) -> Explanation:
     unidentified = {k: v for k, v in best.unidentified.items() if k.partition(".")[0] not in side}
     if is_read:  # the same drain from another number of dies
         ratio = found.profile.dies.value / best.profile.dies.value
-        found = replace(found, profile=_scaled(found.profile, ratio))
+        program = found.profile.write.program
+        scaled = {k: v * ratio for k in ("value", "low", "high")
+                  if (v := getattr(program, k)) is not None}  # fmt: skip
+        program = program.model_copy(update=scaled)
+        found = replace(found, profile=with_numbers(found.profile, {"write.program": program}))
         kept = {k: v * ratio if k == "write.program" else v for k, v in kept.items()}
     length = len(next(iter(found.columns.values())))
     kept = {k: np.resize(v, length) for k, v in kept.items()}
@@ -498,10 +496,3 @@ def _adopted(best: Explanation, found: Side, *, is_read: bool) -> Explanation:
         "limit": None, "writes": None,
     }  # fmt: skip
     return replace(rest.having(found, **own), cost=best.cost)
-
-
-def _scaled(profile: DriveProfile, ratio: float) -> DriveProfile:
-    program = profile.write.program
-    ends = {k: v * ratio for k in ("low", "high") if (v := getattr(program, k)) is not None}
-    scaled = program.model_copy(update={"value": program.value * ratio, **ends})
-    return with_numbers(profile, {"write.program": scaled})
