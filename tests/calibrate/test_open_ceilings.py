@@ -404,6 +404,15 @@ def test_small_sequential_rows_tell_a_wait_or_commands_and_no_bandwidth(size, jo
     assert predicted("read", size * K, jobs, depth) == pytest.approx(iops, rel=0.2)
 
 
+def test_small_sequential_reads_tell_no_bandwidth_and_end_where_random_ones_do():
+    few = [("read", 4 * K, 1, 4, 35119.0), ("read", 4 * K, 4, 4, 124663.0)]  # S07
+    fit, predicted = fitted("linux-libaio,pcie3 x4", few)
+    assert fit.profile.commands.basis == fit.profile.read_bandwidth.basis == "assumed"
+    assert fit.profile.commands.low < 432229 < fit.profile.commands.high
+    assert fit.profile.read_bandwidth.low < 2.5e9 < fit.profile.read_bandwidth.high
+    assert predicted("read", 4 * K, 16, 16) == pytest.approx(432229, rel=0.3)
+
+
 def test_lone_reads_of_a_page_tell_its_channel_and_no_bandwidth():
     rows = [("randread", 4 * K, 1, 4, 55990.0), ("randread", 16 * K, 1, 4, 37360.0)]
     fit, predicted = fitted("linux-libaio,pcie3 x4", rows)  # U08
