@@ -282,3 +282,19 @@ def test_rows_of_one_depth_tell_a_cap_where_no_usual_latency_explains_them():
         rows = [row(4 * K, 1, small, depth=64), row(size * K, 1, large, depth=64)]
         fit = fit_drive(rows)
         assert [predicted(fit, p) for p in rows] == pytest.approx([small, large], rel=0.03)
+
+
+def test_two_reads_in_flight_that_hardly_wait_tell_no_ceiling():
+    """github vineethac/vsphere_diskspd_windows@391917b: two threads took 126 us, and one 100."""
+    rows = [row(4 * K, 1, 10014.6, read=1.0), row(4 * K, 2, 15783.0, read=1.0),
+            row(64 * K, 1, 7699.3, read=1.0)]  # fmt: skip
+    fit = fit_drive(rows)
+    assert predicted(fit, row(4 * K, 2, 102178.6, read=1.0, depth=8)) > 80e3
+    assert predicted(fit, row(64 * K, 2, 54441.8, read=1.0, depth=4)) > 40e3
+
+
+def test_many_writes_that_take_longer_than_a_remote_disk_wait_for_a_ceiling():
+    """github miztiik/ebs-gp3-perf@450cd11: 256 in flight take 58 ms at either size; two double."""
+    fit = fit_drive([row(size * K, 16, iops, depth=16) for size, iops in ((4, 4395), (256, 4170))])
+    two = row(4 * K, 16, 8780.0, drives=2, depth=16)
+    assert predicted(fit, two) == pytest.approx(8780, rel=0.05)

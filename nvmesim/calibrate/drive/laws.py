@@ -27,6 +27,8 @@ WAITED, ALONE = 2.5, 1.5
 MANY: Final = 32
 SHALLOW: Final = 2
 """Requests in flight up to which a row's latency is that of a lone request."""
+WAITING_BYTES: Final = 16 << 10
+"""Bytes of a request up to which flash does several in the time of one."""
 
 
 def is_flash(points: Sequence[Point]) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from nvmesim.calibrate.bench import BenchHost
 from nvmesim.calibrate.drive.laws import (
     SHALLOW,
+    WAITING_BYTES,
     RowKind,
     in_flight,
     row_kind,
@@ -242,8 +243,6 @@ DEEP: Final = 8
 _like: Final = attrgetter(
     "read_fraction", "random", "block_size", "jobs", "targets", "raid", "sync", "path"
 )  # fmt: skip
-WAITING_BYTES: Final = 16 << 10
-"""Bytes of a request up to which flash does several in the time of one."""
 HELD_UP: Final = 0.9
 """Share of its time in submissions from which on a thread does nothing beside them. Assumed."""
 IDLE_PCT: Final = 50.0

@@ -62,6 +62,8 @@ def line_of(points: Sequence[Point]) -> Line:
     kinds = [(False, False), (False, True)]
     if len({p.block_size for p in points}) > 1:
         kinds = [(False, False), (True, False), (True, True)]
+    if are_lone_reads(points):
+        kinds = [(has_bandwidth, False) for has_bandwidth, has_cap in kinds if not has_cap]
     best = _solved(points, *kinds[0])
     for has_bandwidth, has_cap in kinds[1:]:
         if 1 + has_bandwidth + has_cap > len(points):
@@ -70,6 +72,25 @@ def line_of(points: Sequence[Point]) -> Line:
         if found.cost < best.cost - GAIN:
             best = found
     return best
+
+
+def are_lone_reads(points: Sequence[Point]) -> bool:
+    """True if every row tells a lone read's time: one or two are in flight, and hardly wait.
+
+    Two large ones may be as many as the drive's bandwidth takes.
+
+    >>> one, two, full = (Point("", 1.0, True, 4096, n, 1, x, None)
+    ...                   for n, x in ((1, 10e3), (2, 15.8e3), (2, 10e3)))
+    >>> are_lone_reads([one, two]), are_lone_reads([one, full])
+    (True, False)
+    """
+    took: dict[int, list[float]] = {}
+    for p in points:
+        took.setdefault(p.block_size, []).append(p.outstanding / p.iops)
+        most = laws.SHALLOW if p.block_size <= laws.WAITING_BYTES else 1
+        if p.read_fraction < 1 or p.outstanding > most * p.targets:
+            return False
+    return all(max(times) <= laws.ALONE * min(times) for times in took.values())
 
 
 def evidence(off: Sequence[float], numbers: int) -> float:

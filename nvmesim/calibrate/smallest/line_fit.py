@@ -34,6 +34,7 @@ from nvmesim.calibrate.smallest.line import (
     GAIN,
     LEAST_ERROR,
     Line,
+    are_lone_reads,
     as_closed_loop,
     evidence,
     line_of,
@@ -129,14 +130,16 @@ def fit_line(
     stated = host.sheet.get("random_read" if points[0].read_fraction > 0 else "random_write")
     # a data sheet's rate is of small requests: a cap on large ones below it is one on bytes
     is_capped = math.isfinite(line.cap) and not (stated and line.cap < stated.value / 2)
+    usual_s = unidentified_latency_s(points, host)
+    waits = usual_s > 0 and line.latency > laws.SLOWEST_REMOTE_S
     is_read = points[0].read_fraction > 0
-    kinds: list[Kind] = ["cap" if is_capped else "plain"]
+    kinds: list[Kind] = ["cap" if is_capped or waits else "plain"]
     if is_capped and batches:  # a batch has fewer numbers than a cap
         kinds.insert(0, "batch")
     if is_capped and is_read:
         kinds.append("bank")
     tried = [_fitted(template, host, points, line, kind, tell) for kind in kinds]
-    if not is_capped and tried[0].cost > MISSED and unidentified_latency_s(points, host):
+    if "plain" in kinds and tried[0].cost > MISSED and usual_s:
         tried.append(_fitted(template, host, points, line, "cap", tell))  # what they wait for
     least = min(side.cost for side in tried)
     if not (is_capped and is_read):  # the first that is about as good as any
@@ -291,8 +294,7 @@ def _parameters(
 def _is_lone_flash(points: Sequence[Point]) -> bool:
     """True if *points* are reads of flash, one at a time: their bytes move apart from others'."""
     lone = min(p.outstanding / p.iops for p in points)
-    alone = all(p.outstanding <= p.targets for p in points)
-    return points[0].read_fraction > 0 and alone and MEDIA_S < lone < SLOWEST_FLASH_S
+    return are_lone_reads(points) and MEDIA_S < lone < SLOWEST_FLASH_S
 
 
 def _open_rate(
