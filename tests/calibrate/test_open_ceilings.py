@@ -1,7 +1,7 @@
 """What a row does not show stays open: behind a full thread, for small reads, and on a disk's arm.
 
 Rows are those of `calibration/held-out` (G02-1, R10-1, R15-1, R07-2, N01, N03, N04, N07, N09,
-S07, T05, T08, U01, U08, V02, X02; named in `cases.toml`).
+S02-1, S07, T05, T08, U01, U08, V02, X02, B07; named in `cases.toml`).
 """
 
 from dataclasses import replace
@@ -555,3 +555,13 @@ def test_those_who_write_are_full_only_if_those_who_read_are():
     faster = [with_alternative(profile, a) for a in (alone, both)]
     assert all(x.dies.value > 2 * profile.dies.value for x in faster)
     assert [x.write.commands.value > 2 * 180e3 for x in faster] == [False, True]
+
+
+def test_reads_that_slow_each_other_at_few_in_flight_meet_at_few_dies() -> None:
+    """B07 and S02-1: four in flight took 1.2 times as long as one; 128 did 145k/s of both."""
+    for lone, four, deep in ((12600, 42200, 145000), (12544, 42157, 145254)):
+        points = [row("randread", 4 * K, 1, depth, x) for depth, x in ((1, lone), (4, four))]
+        fit = fit_drive(points, link="pcie3 x4")
+        asked = row("randread", 4 * K, 1, 128, deep)
+        got = measure(fit.profile, free_host(fit.profile.link), asked, requests=10_000)
+        assert got.iops == pytest.approx(deep, rel=0.25)

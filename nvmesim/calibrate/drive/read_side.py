@@ -17,6 +17,7 @@ import numpy as np
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost
+from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.evidence import Ceiling, Side, with_draws, with_span
 from nvmesim.calibrate.infer.optimum import Solution, solved
@@ -259,6 +260,11 @@ def _few(
         # larger ones of a few pages end at bytes, and no sooner at requests than small ones
         size = smallest if smallest > FEW_PAGES else UNIT
         fast, fast_sd = open_ceilings.open_ceiling(host.link, size, top, read=True, stated=stated)
+        told = laws.reads_at_once(points) / lone
+        if not stated and told < fast:  # those that are in flight meet at few dies
+            fast, fast_sd = open_ceilings.open_ceiling(
+                host.link, size, top, read=True, stated=Expected(told, laws.FOUND_SD)
+            )
     if kind == "dies":
         rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / fast
         die = min(share * latency, max(0.95 * (latency - rest), 0.1 * latency))
