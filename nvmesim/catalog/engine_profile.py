@@ -64,6 +64,8 @@ class RecordCosts(Frozen):
     """Bytes of records per second that one core brings into memory and checks."""
     write_rate: Bandwidth
     """Bytes of records per second that one core gathers, checksums and sends, parity apart."""
+    copy_rate: Bandwidth
+    """Bytes per second that a thread copies between its memory and records that are in memory."""
     active: Number
     """Reads, and apart from them writes, that it has outstanding at each drive at most."""
 

@@ -368,10 +368,10 @@ def version(text: str) -> tuple[int, int]:
 
 
 def known_kernel(asked: str, known: Sequence[str]) -> str:
-    """The newest of *known* that is not newer than *asked*.
+    """The newest of *known* that is not newer than *asked*; the oldest for what is older than all.
 
-    Raises CatalogError for what is not a kernel, older than all, or later than the next major
-    number, which means nothing: 7.0 follows 6.19.
+    Raises CatalogError for what is not a kernel, or later than the next major number, which means
+    nothing: 7.0 follows 6.19.
 
     >>> known_kernel("5.15", ["4.18", "5.14", "6.1"]), known_kernel("7.0", ["6.1", "6.12"])
     ('5.14', '6.12')
@@ -381,13 +381,11 @@ def known_kernel(asked: str, known: Sequence[str]) -> str:
         wanted = version(asked)
     except ValueError:
         raise CatalogError(f"is {asked!r}; a Linux kernel as {known[-1]!r}: {listed}") from None
-    older = [name for name in known if version(name) <= wanted]
-    if not older or wanted[0] > version(known[-1])[0] + 1:
-        near = known[-1] if older else known[0]
+    if wanted[0] > version(known[-1])[0] + 1:
         raise CatalogError(
-            f"is {asked!r}, which was not measured; the nearest is {near!r}, and {listed}"
+            f"is {asked!r}, which was not measured; the nearest is {known[-1]!r}, and {listed}"
         )
-    return older[-1]
+    return max((name for name in known if version(name) <= wanted), key=version, default=known[0])
 
 
 def with_kernel(engine: RaidEngineProfile, kernel: str) -> RaidEngineProfile:

@@ -139,16 +139,16 @@ def idle_users(volume: Volume, unit: int) -> list[tuple[int, int]]:
 def destage_group(
     target: VolumeTarget, written: Sequence[tuple[RequestKind, float]]
 ) -> BackgroundGroup:
-    """Writes that a write-back cache makes later: the kinds in *written*, each with its share."""
+    """What a cache writes later, or reads ahead: the kinds in *written*, each with its share."""
     flows = []
     for kind, share in written:
         later = target.destaged(kind)
         planned = target.member_plan(later, Access(sequential=target.writes_anew))
         rows = (*target.destage_rows(later, planned.n_phases), op(Op.END))
         part = share * kind.n_bytes / later.n_bytes
-        flows.append(BackgroundFlow(rows, True, later.n_bytes, planned, part))
+        flows.append(BackgroundFlow(rows, later.write, later.n_bytes, planned, part))
     socket = written[0][0].socket
     sequential = not target.writes_anew and written[0][0].access == "sequential"
     users = ((target.destagers, 0),)
-    name = f"{target.volume.name} destage"
+    name = f"{target.volume.name} {'destage' if written[0][0].write else 'read ahead'}"
     return BackgroundGroup(name, socket, tuple(flows), users, is_stream=sequential, deferred=True)

@@ -111,7 +111,7 @@ class _Lowering:
         self._traces: dict[tuple[Path, float], Replay] = {}
         self._arrivals: dict[int, Replayed] = {}
         self._started: list[tuple[_Part, int]] = []
-        self._cached: dict[tuple[int, int], list[tuple[RequestKind, float]]] = {}
+        self._cached: dict[tuple[int, int, bool], list[tuple[RequestKind, float]]] = {}
         self.rebuilds: list[RebuildInfo] = []
 
     def lowered(self) -> Lowered:
@@ -281,7 +281,7 @@ class _Lowering:
 
     def _add_background(self) -> None:
         """Rebuilds, and what write-back caches write later."""
-        for (_, index), written in self._cached.items():
+        for (_, index, _), written in self._cached.items():
             target = self.targets["volume", index]
             assert isinstance(target, VolumeTarget)
             self._add_background_group(destage_group(target, written))
@@ -335,7 +335,8 @@ class _Lowering:
         index, target = part.index, part.group.targets[place]
         model = self._target(target)
         if isinstance(model, VolumeTarget) and model.is_cached(kind):
-            self._cached.setdefault((kind.socket, target.index), []).append((kind, share))
+            key = kind.socket, target.index, kind.write
+            self._cached.setdefault(key, []).append((kind, share))
         try:
             planned = model.plan(kind)
         except LimitError as error:

@@ -1,13 +1,15 @@
-"""A pool of ZFS that is a target: whole records, read at once and written later.
+"""A pool of ZFS that is a target: whole records, read at once or ahead, and written later.
 
-A write is answered once its data are in memory, after a read of each record that it covers in
-part. Transaction groups write what has gathered; when that comes to the limit of dirty data
-writers are slowed down to what is flushed. So in steady state it works as a write-back cache of
-the host. Source: OpenZFS dmu_tx.c (dmu_tx_delay), dsl_pool.c (zfs_dirty_data_max), txg.c.
+A stream of reads finds its records in memory: they are read ahead of it. A write is answered once
+its data are in memory, after a read of each record that it covers in part. Transaction groups write
+what has gathered; when that comes to the limit of dirty data writers are slowed down to what is
+flushed. So in steady state it works as a write-back cache of the host. Source: OpenZFS dmu_tx.c
+(dmu_tx_delay), dsl_pool.c (zfs_dirty_data_max), txg.c, dmu_zfetch.c.
 """
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 from nvmesim.catalog.engine_profile import RecordCosts
@@ -25,6 +27,8 @@ from nvmesim.units import PS_PER_S
 AHEAD: Final = 2
 """Writes that are ready for each drive, for one that it may have outstanding: enough that a drive
 does not wait for the slower ones. ZFS's queues have no such limit."""
+READ_AHEAD: Final = 64 << 20
+"""Bytes that are read ahead of streams. Source: zfs(4), zfetch_max_distance."""
 
 
 class RecordTarget(VolumeTarget):
@@ -45,6 +49,21 @@ class RecordTarget(VolumeTarget):
         waiting = f"{self.volume.name} to be flushed"
         return room, self._b.station(waiting, Kind.GATE, flushed // BLOCK)
 
+    @cached_property
+    def _ahead(self) -> tuple[int, int]:
+        """Gates of what may still be read ahead, and of what is there for streams."""
+        sizes = (s for g in self._groups if g.access == "sequential" for s, _ in g.block_sizes)
+        lot = self._fetched_bytes(max(sizes))
+        most = max(READ_AHEAD, 2 * lot * self.destagers)
+        may = self._b.station(f"{self.volume.name} may be read ahead", Kind.GATE, most // BLOCK)
+        # Its slots are what is there: it starts with one fetch, as the dirty data with one flush.
+        return may, self._b.station(f"{self.volume.name} read ahead", Kind.GATE, lot // BLOCK)
+
+    def is_cached(self, kind: RequestKind) -> bool:
+        """True if the request ends in memory: a write, and a read that follows another."""
+        streams = kind.access == "sequential" and all(g.trace is None for g in self._groups)
+        return super().is_cached(kind) if kind.write else streams
+
     @property
     def _costs(self) -> RecordCosts:
         assert self._engine.records is not None
@@ -63,6 +82,10 @@ class RecordTarget(VolumeTarget):
         if g.record.parity:
             return max(1, AGGREGATION * drives // record) * record
         return max(1, AGGREGATION // record) * record * drives
+
+    def _fetched_bytes(self, n_bytes: int) -> int:
+        """Data of whole records that are read ahead at once for requests of *n_bytes*."""
+        return -(-n_bytes // self.volume.chunk) * self.volume.chunk
 
     def queue(self, drive: int, write: bool) -> int:
         """Gate of what the pool has outstanding at a drive, reads and writes apart."""
@@ -99,8 +122,8 @@ class RecordTarget(VolumeTarget):
         return Planned(*self._commands.plans.add_order(order), phases)
 
     def destaged(self, kind: RequestKind) -> RequestKind:
-        """The flush that writes the records of *kind*: whole ones, one behind the other."""
-        flushed = self._flushed_bytes()
+        """The flush, or the fetch, of the records of *kind*: whole ones, one behind the other."""
+        flushed = self._flushed_bytes() if kind.write else self._fetched_bytes(kind.n_bytes)
         return replace(
             kind, n_bytes=flushed, align=flushed, offset=0, span=None, depth=1, access="random"
         )
@@ -119,29 +142,43 @@ class RecordTarget(VolumeTarget):
         return round(touched * record)
 
     def request_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
-        """The pool's locks, reads and their check; a write waits for room among the dirty data."""
+        """The pool's locks, reads and their check; a write waits for room among the dirty data.
+
+        A stream waits for what is read ahead. Its data, and those of a write, the thread copies.
+        """
         rows = self._entry(kind)
         read = self._read_bytes[kind]
         if read:
             rows += [op(Op.FORK, 0), *self._work(read, self._costs.read_rate.value)]
         if not self.is_cached(kind):  # a replayed write waits for the drives
             return [*rows, *(op(Op.FORK, phase) for phase in range(1, n_phases))]
-        slots = self._dirty_slots(self._dirtied(kind))
-        return [*rows, op(Op.ACQUIRE, self._room, slots), op(Op.RELEASE, self._dirty, slots)]
+        rows += self._work(kind.n_bytes, self._costs.copy_rate.value)
+        (may, there), slots = self._ahead_or_dirty(kind, self._dirtied(kind))
+        first, then = (may, there) if kind.write else (there, may)
+        return [*rows, op(Op.ACQUIRE, first, slots), op(Op.RELEASE, then, slots)]
 
-    def _dirty_slots(self, n_bytes: int) -> int:
-        return max(1, min(-(-n_bytes // BLOCK), self._b.stations[self._room].servers))
+    def _ahead_or_dirty(self, kind: RequestKind, n_bytes: int) -> tuple[tuple[int, int], int]:
+        """Gates of what may still gather in memory, and of what has; slots of *n_bytes*."""
+        gates = (self._room, self._dirty) if kind.write else self._ahead
+        return gates, max(1, min(-(-n_bytes // BLOCK), self._b.stations[gates[0]].servers))
 
     def destage_rows(self, kind: RequestKind, n_phases: int) -> list[Row]:
-        """Loop of a flush: take what is dirty, checksum it, write it, give room."""
-        slots = self._dirty_slots(kind.n_bytes)
+        """Loop of a flush: take what is dirty, checksum it, write it, give room.
+
+        That of a fetch: take room, read, check, give what is there.
+        """
+        (may, there), slots = self._ahead_or_dirty(kind, kind.n_bytes)
+        forks = [op(Op.FORK, phase) for phase in range(n_phases)]
+        if not kind.write:
+            check = self._work(kind.n_bytes, self._costs.read_rate.value)
+            return [op(Op.ACQUIRE, may, slots), *forks, *check, op(Op.RELEASE, there, slots)]
         parity = self.xor_ps(kind.n_bytes) * self.volume.raid.parity
         return [
-            op(Op.ACQUIRE, self._dirty, slots),
+            op(Op.ACQUIRE, there, slots),
             *self._work(kind.n_bytes, self._costs.write_rate.value, parity),
             *self.parity_memory(kind.n_bytes, kind.memory),
-            *(op(Op.FORK, phase) for phase in range(n_phases)),
-            op(Op.RELEASE, self._room, slots),
+            *forks,
+            op(Op.RELEASE, may, slots),
         ]
 
     @staticmethod

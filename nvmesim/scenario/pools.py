@@ -55,7 +55,7 @@ def check_pool(spec: VolumeSpec, level: Level, key: str, n_members: int) -> None
 def record_bytes(spec: VolumeSpec, key: str, notes: ResolveNotes) -> int:
     """Return the recordsize: as stated, or that of zfs; GeometryError for one that it refuses."""
     notes.assume(
-        f"{key}: nothing is found in memory (no ARC, no prefetch) but what a stream has just read, "
+        f"{key}: nothing is found in memory (no ARC) but what is read ahead of a stream, "
         "and no two writes meet in a record before it is flushed: data far larger than the memory"
     )
     if spec.recordsize is None:

@@ -193,7 +193,7 @@ class _Resolving:
             raise ScenarioError(f"{key} {error}") from None
         if taken != kernel:
             self.notes.assume(
-                f"{key}: {kernel} costs what {taken} does, the nearest earlier one that is known"
+                f"{key}: {kernel} costs what {taken} does, the known one before it, or the oldest"
             )
         return changed
 

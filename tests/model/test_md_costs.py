@@ -5,7 +5,7 @@ import re
 import pytest
 
 from nvmesim.catalog.load import get, known_kernel, with_kernel, with_level
-from nvmesim.errors import CatalogError, GeometryError, ScenarioError
+from nvmesim.errors import GeometryError, ScenarioError
 from nvmesim.model.lowered import caveats
 from nvmesim.predict.simulate import simulate
 from nvmesim.scenario.load import scenario_from_dict, with_values
@@ -248,14 +248,14 @@ def test_kernels_between_two_are_the_older_and_old_names_stay():
         for key in ("stripe_cache", "stripe_cache_size")
     )
     assert list(both) == [512, 512]
-    with pytest.raises(CatalogError):
-        known_kernel("3.0", ("4.18",))
+    assert known_kernel("3.0", ("4.18", "6.12")) == "4.18"
+    old = resolve(scenario_from_dict(tables({"raid": "raid5", "kernel": "2.6"})))
+    assert any("2.6 costs what 4.18 does" in text for text in old.assumptions)
 
 
 @pytest.mark.parametrize(
     ("volume", "error", "says"),
     [
-        ({"raid": "raid5", "kernel": "2.6"}, ScenarioError, "measured; the nearest is '4.18'"),
         ({"raid": "raid5", "kernel": "9.1"}, ScenarioError, "the nearest is '6.12'"),
         ({"raid": "raid5", "kernel": "new"}, ScenarioError, "a Linux kernel as '6.12'"),
         ({"raid": "raid5", "kernel": 6.1}, ScenarioError, "6.10 is another kernel"),
