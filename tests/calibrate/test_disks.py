@@ -1,8 +1,13 @@
 """A disk of one arm: by few large bytes, by its write cache, by what depth does."""
 
+from dataclasses import replace
+
 import pytest
 
+from nvmesim.calibrate.asked_host import parse_host
+from nvmesim.calibrate.bench import measure
 from nvmesim.calibrate.drive.fit import fit_drive
+from nvmesim.calibrate.points import Point
 from nvmesim.capture.registry import read_captures
 from nvmesim.catalog.links import parse_link
 from nvmesim.catalog.load import with_alternative
@@ -84,3 +89,17 @@ def test_a_bridge_of_usb_passes_one_command_or_many(link, is_one):
     assert predicted("read", M, 4, 8) * M < 450e6
     assert fit.profile.link == link
     assert parse_link(link).kind == "sata"
+
+
+def test_one_request_at_a_time_moves_one_arm_of_an_array():
+    """Four disks striped (R117 of `calibration/held-out`): 155/s alone is an arm's, not 39."""
+    lone = [
+        Point("", read, True, 4 * K, 1, 1, iops, None, targets=4, raid="raid0:65536")
+        for read, iops in ((1.0, 155.0), (0.0, 81.0))
+    ]
+    fit = fit_drive(lone, captured_on="linux-libaio,sata3")
+    assert not fit.misses
+    host = parse_host("linux-libaio,sata3").host
+    for point, iops in zip(lone, (1191, 489), strict=True):
+        deep = replace(point, iodepth=32, iops=1.0)
+        assert measure(fit.profile, host, deep, requests=8000).iops == pytest.approx(iops, rel=0.2)

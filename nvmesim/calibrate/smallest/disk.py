@@ -147,7 +147,7 @@ def _fit_disk(
         value = 1e12 / (read_ps * nearest_share(like.read.die_cv.value, round(like.tags.value)))
         numbers |= {"write.program": BASE_PS, "write_caveat": SHORT_RUNS}
         if writes:
-            value, sd, more = _mean([math.log(p.iops / p.targets) for p in writes])
+            value, sd, more = _mean([math.log(p.iops / _busy(p)) for p in writes])
     elif writes:
         value, sd, more = _positioning(like, writes, held)
     profile = with_numbers(template, numbers | {key: value})
@@ -177,10 +177,15 @@ def _positioning(
     logs = []
     for p in points:
         inside = max(1, min(round(held), round(p.outstanding / p.targets)))
-        logs.append(math.log(p.targets / p.iops / nearest_share(cv, inside)))
+        logs.append(math.log(_busy(p) / p.iops / nearest_share(cv, inside)))
     rest = like.read.base.value / 1e12
     found, sd, cost = _mean(logs)
     return max(found - rest, rest) * 1e12, sd, cost
+
+
+def _busy(point: Point) -> int:
+    """Arms that move for *point*: no more than requests are in flight."""
+    return min(point.targets, point.outstanding)
 
 
 def _mean(logs: Sequence[float]) -> tuple[float, float, float]:
