@@ -103,3 +103,9 @@ def test_one_request_at_a_time_moves_one_arm_of_an_array():
     for point, iops in zip(lone, (1191, 489), strict=True):
         deep = replace(point, iodepth=32, iops=1.0)
         assert measure(fit.profile, host, deep, requests=8000).iops == pytest.approx(iops, rel=0.2)
+
+
+def test_an_arm_streams_as_disks_do_where_no_row_tells_it():
+    rows = [("randread", 4 * K, 1, 1, 155.0), ("randwrite", 4 * K, 1, 1, 81.0)]
+    _, predicted = fitted("linux-libaio,sata3", rows)
+    assert 100 < predicted("read", M, 1, 32) < 300  # R117: 239, of four

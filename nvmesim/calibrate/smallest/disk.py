@@ -141,6 +141,9 @@ def _fit_disk(
         "dies": like.dies, "channels": like.channels, "commands": like.commands, "tags": held,
         "sorts": True, "read": like.read, "write": like.write, "read.die": read_ps,
     }  # fmt: skip
+    for name in ("read_bandwidth", "write_bandwidth"):
+        if getattr(template, name).basis == "assumed":  # else rows or a data sheet tell it
+            numbers[name] = getattr(like, name)
     key, value, sd, more = "write.program", read_ps, 2 * read_sd, 0.0
     if is_cached:
         key, sd = "write.commands", CACHED_SD
