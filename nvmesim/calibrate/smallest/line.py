@@ -74,8 +74,8 @@ def line_of(points: Sequence[Point]) -> Line:
     return best
 
 
-def are_lone_reads(points: Sequence[Point]) -> bool:
-    """True if every row tells about a lone read's time: few are in flight, and hardly wait.
+def are_lone_reads(points: Sequence[Point], few: int = laws.FEW) -> bool:
+    """True if every row tells about a lone read's time: *few* are in flight, and hardly wait.
 
     Two large ones may be as many as the drive's bandwidth takes.
 
@@ -87,7 +87,7 @@ def are_lone_reads(points: Sequence[Point]) -> bool:
     took: dict[int, list[float]] = {}
     for p in points:
         took.setdefault(p.block_size, []).append(p.outstanding / p.iops)
-        most = laws.FEW if p.block_size <= laws.WAITING_BYTES else 1
+        most = few if p.block_size <= laws.WAITING_BYTES else 1
         if p.read_fraction < 1 or p.outstanding > most * p.targets:
             return False
     return all(max(times) <= laws.ALONE * min(times) for times in took.values())

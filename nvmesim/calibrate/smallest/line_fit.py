@@ -294,10 +294,7 @@ def _parameters(
 def _is_lone_flash(points: Sequence[Point]) -> bool:
     """True if *points* are reads of flash, one at a time: their bytes move apart from others'."""
     lone = min(p.outstanding / p.iops for p in points)
-    alone = are_lone_reads(points) and all(
-        p.outstanding <= laws.SHALLOW * p.targets for p in points
-    )
-    return alone and MEDIA_S < lone < SLOWEST_FLASH_S
+    return are_lone_reads(points, laws.SHALLOW) and MEDIA_S < lone < SLOWEST_FLASH_S
 
 
 def _open_rate(
@@ -321,8 +318,7 @@ def _open_rate(
             return found, sd
         return max(found, NEARER * top), OPEN_SD
     if host.link.kind == "pcie" and MEDIA_S < lone < SLOWEST_FLASH_S:
-        at_once = min(READS_AT_ONCE, laws.reads_at_once(points))
-        return max(NEARER * top, at_once / lone), OPEN_SD
+        return max(NEARER * top, min(READS_AT_ONCE, laws.reads_at_once(points)) / lone), OPEN_SD
     least = NEARER if max(p.outstanding / p.targets for p in points) >= PARALLEL else OPEN
     return least * top, OPEN_SD
 
