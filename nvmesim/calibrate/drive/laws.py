@@ -60,11 +60,11 @@ SLOWEST_REMOTE_S: Final = 6e-3
 clouds read in 0.3 to 2 ms and write in up to 4 (`calibration/held-out`; mails)."""
 
 
-FOUND, FOUND_SD = 0.75, 0.5
-"""Dies that are found, in units of the others in flight by how much longer a read takes with them,
-and the deviation of its logarithm.
-Source: half a service is waited for at each that is met (0.5); rows of 4 and 8 in flight of nine
-drives of `calibration/held-out` that took 1.12 to 1.5 times as long, 0.74 in the median."""
+DIES_BY_WAIT, DIES_BY_WAIT_SD = 0.75, 0.5
+"""Dies, in units of the others in flight by how much longer a read takes with them, and the
+deviation of its logarithm. Source: half a service is waited for at each that is met (0.5); rows of
+4 and 8 in flight of nine drives of `calibration/held-out` that took 1.12 to 1.5 times as long, 0.74
+in the median."""
 MEETING: Final = 3
 """Others in flight from which on how much longer a read takes tells of dies. Assumed."""
 
@@ -104,10 +104,10 @@ def unloaded_latency_s(
 
 
 def reads_at_once(points: Sequence[Point]) -> float:
-    """Most reads, in units of what one in flight does, that few of *points* in flight tell; or inf.
+    """Most reads/s of a drive, in those of a lone one, as *points* of few in flight tell; or inf.
 
-    Dies that as many requests find by chance make an arrival wait for half a service of those that
-    it meets: so there are as many as the others in flight make it longer.
+    A read that meets another at its die waits for half a service of it. So how much longer reads
+    take with a few others in flight tells how many dies there are.
 
     >>> rows = [Point("", 1.0, True, 4096, n, 1, x, None) for n, x in ((1, 23.6e3), (8, 152.5e3))]
     >>> round(reads_at_once(rows))
@@ -120,7 +120,7 @@ def reads_at_once(points: Sequence[Point]) -> float:
             others = p.outstanding / p.targets - 1
             longer = p.outstanding / p.iops * lone.iops / lone.outstanding - 1
             if MEETING <= others < FEW and longer > 0:
-                found = min(found, FOUND * others / longer)
+                found = min(found, DIES_BY_WAIT * others / longer)
     return found
 
 

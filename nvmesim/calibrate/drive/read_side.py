@@ -263,7 +263,7 @@ def _few(
         told = laws.reads_at_once(points) / lone
         if not stated and told < fast:  # those that are in flight meet at few dies
             fast, fast_sd = open_ceilings.open_ceiling(
-                host.link, size, top, read=True, stated=Expected(told, laws.FOUND_SD)
+                host.link, size, top, read=True, stated=Expected(told, laws.DIES_BY_WAIT_SD)
             )
     if kind == "dies":
         rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / fast
