@@ -113,14 +113,17 @@ def reads_at_once(points: Sequence[Point]) -> float:
     >>> round(reads_at_once(rows))
     22
     """
-    found = math.inf
     small = [p for p in points if p.block_size <= WAITING_BYTES]
-    for lone in (p for p in small if p.outstanding == p.targets):
-        for p in (p for p in small if p.block_size == lone.block_size):
-            others = p.outstanding / p.targets - 1
-            longer = p.outstanding / p.iops * lone.iops / lone.outstanding - 1
-            if MEETING <= others < FEW and longer > 0:
-                found = min(found, DIES_BY_WAIT * others / longer)
+    alone: dict[int, float] = {}
+    for p in small:
+        if p.outstanding == p.targets:
+            alone[p.block_size] = max(p.iops / p.targets, alone.get(p.block_size, 0.0))
+    found = math.inf
+    for p in small:
+        others = p.outstanding / p.targets - 1
+        longer = p.outstanding / p.iops * alone.get(p.block_size, 0.0) - 1
+        if MEETING <= others < FEW and longer > 0:
+            found = min(found, DIES_BY_WAIT * others / longer)
     return found
 
 

@@ -260,11 +260,9 @@ def _few(
         # larger ones of a few pages end at bytes, and no sooner at requests than small ones
         size = smallest if smallest > FEW_PAGES else UNIT
         fast, fast_sd = open_ceilings.open_ceiling(host.link, size, top, read=True, stated=stated)
-        told = laws.reads_at_once(points) / lone
-        if not stated and told < fast:  # those that are in flight meet at few dies
-            fast, fast_sd = open_ceilings.open_ceiling(
-                host.link, size, top, read=True, stated=Expected(told, laws.DIES_BY_WAIT_SD)
-            )
+        met = Expected(laws.reads_at_once(points) / lone, laws.DIES_BY_WAIT_SD)
+        if not stated and met.value < fast:  # those that are in flight meet at few dies
+            fast, fast_sd = open_ceilings.open_ceiling(host.link, size, top, read=True, stated=met)
     if kind == "dies":
         rest = out + min(CHANNEL_PS, CHANNEL_SHARE * latency) + 1e12 / fast
         die = min(share * latency, max(0.95 * (latency - rest), 0.1 * latency))

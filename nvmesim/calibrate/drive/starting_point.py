@@ -281,8 +281,7 @@ def with_stream_commands(
     elif read and most and host.link.kind == "pcie":
         stated = host.sheet.get("random_read")
         value, sd = open_ceilings.open_ceiling(host.link, SMALL, most, read=True, stated=stated)
-        low, high = max(most, value * math.exp(-1.96 * sd)), value * math.exp(1.96 * sd)
-        rate = Quantity(value=value, low=low, high=high, basis="assumed")
+        rate = _within(value, sd, "assumed", least=most)
     else:
         return profile
     return with_numbers(profile, {"commands" if read else "write.commands": rate})
@@ -378,9 +377,15 @@ def blank_bandwidth(points: Sequence[Point], host: BenchHost, *, read: bool) -> 
     if link.kind != "pcie" and not known:
         return Quantity(value=max(7e9 if read else 5e9, 2 * moved))  # the link is less
     usual, sd = open_ceilings.open_bandwidth(link, moved, read=read, stated=known)
-    ends = usual * math.exp(-1.96 * sd), usual * math.exp(1.96 * sd)
-    basis: Literal["datasheet", "assumed"] = "datasheet" if stated else "assumed"
-    return Quantity(value=usual, low=ends[0], high=ends[1], basis=basis)
+    return _within(usual, sd, "datasheet" if stated else "assumed")
+
+
+def _within(
+    usual: float, sd: float, basis: Literal["datasheet", "assumed"], least: float = 0.0
+) -> Quantity:
+    """A number that is *usual*, *sd* the deviation of its logarithm, and no less than *least*."""
+    low, high = max(least, usual * math.exp(-1.96 * sd)), usual * math.exp(1.96 * sd)
+    return Quantity(value=usual, low=low, high=high, basis=basis)
 
 
 def _most_moved(points: Sequence[Point], *, read: bool) -> float:
