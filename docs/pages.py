@@ -185,7 +185,7 @@ def shown_default(field: FieldInfo) -> str:
     """What holds when the key is left out."""
     if field.is_required():
         return "**needed**"
-    value = field.get_default(call_default_factory=True)
+    value = field.get_default(call_default_factory=True, validated_data={})
     if value is None or value in ((), {}, ""):
         return ""
     if isinstance(value, BaseModel):

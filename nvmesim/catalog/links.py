@@ -13,9 +13,10 @@ payloads PCIe 3.0 x4 carries 785k.
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from nvmesim import units
 from nvmesim.errors import UnitError, nearest
@@ -91,6 +92,13 @@ MEMORY_RATES: Final = (200, 12_800)
 MEMORY_EFFICIENCY: Final = 0.80
 """Usable share of channels x rate x 8 bytes. Measured 0.70 (6 x 2933: 98 of 140.8 GB/s), 0.84
 (8 x 3200: 171.5 of 204.8; both xryan.net/p/295), 0.88 (6 x 2666: 113.1 of 128; MLC 8269CY)."""
+
+USUAL_SERVERS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "interconnect_links": (2, 3, 3), "interconnect_rate": ("10.4 GT/s", "11.2 GT/s", "16 GT/s"),
+    "memory_channels": (6, 8, 8), "memory_rate": ("2666 MT/s", "3200 MT/s", "4800 MT/s"),
+}  # fmt: skip
+"""What joins and feeds a server's CPU of PCIe 3, 4 and 5. Source: the catalog's Xeon Gold 6130,
+6338 and 6442Y; EPYCs of a generation have as many channels or more."""
 
 USB_BYTES: Final = {"usb2": 40e6, "usb3": 450e6, "usb3.2": 1050e6}
 """Bytes/s that drives in a box move, protocol and bridge left out: at 480 Mb/s, 5 and 10 Gb/s.
@@ -333,6 +341,15 @@ def command_ceiling(link: Link, op: Operation, n_bytes: int) -> float:
     """
     up, down = (command_time_ps(link, op, n_bytes, d) for d in ("up", "down"))
     return units.PS_PER_S / (max(up, down) if link.full_duplex else up + down)
+
+
+def usual_server(name: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return what says *name* of a CPU that states its generation of PCIe alone.
+
+    >>> usual_server("memory_rate")({"pcie_generation": 4})
+    '3200 MT/s'
+    """
+    return lambda cpu: USUAL_SERVERS[name][min(max(cpu.get("pcie_generation", 5), 3), 5) - 3]
 
 
 def memory_bandwidth(channels: int, rate: str) -> float:

@@ -15,6 +15,7 @@ from nvmesim.catalog.engine_profile import CYCLES as CYCLES
 from nvmesim.catalog.engine_profile import FileSection as FileSection
 from nvmesim.catalog.engine_profile import RaidEngineProfile as RaidEngineProfile
 from nvmesim.catalog.engine_profile import StackProfile as StackProfile
+from nvmesim.catalog.links import usual_server
 from nvmesim.catalog.quantity import Alternative as Alternative
 from nvmesim.catalog.quantity import Bandwidth as Bandwidth
 from nvmesim.catalog.quantity import Basis as Basis
@@ -320,8 +321,7 @@ class DriveProfile(Frozen):
     commands: Rate
     """Commands per second the controller can take."""
     wait_cv: Number = Quantity(value=WAIT_CV, basis="assumed")
-    """Variation of waits for the controller, and of small reads for the link: 0 in order of
-    arrival, 1 at random."""
+    """Variation of waits for the controller or link: 0 in order of arrival, 1 at random."""
     read_bandwidth: Bandwidth
     write_bandwidth: Bandwidth
     tags: Number = Quantity(value=1024, basis="assumed")
@@ -459,15 +459,15 @@ class CpuProfile(Frozen):
     """All-core turbo."""
     smt_yield: Number = Quantity(value=1.25, low=1.15, high=1.35, basis="assumed")
     """Work of two busy siblings, in units of one busy thread on an idle core."""
-    lanes: int = Field(default=48, ge=0)
+    lanes: int = Field(default=128, ge=0)
+    """Left out: the most that a server's CPU has, as nobody states the switches then."""
     pcie_generation: int = Field(default=5, ge=1, le=6)
-    """Left out (a CPU of the user's own): the newest in servers, so that it is the drive's own link
-    that counts, as when a profile is fitted without a stated link."""
+    """Left out: the newest in servers, as in a fit. The next four, left out, are usual for it."""
     interconnect: Literal["upi", "xgmi", "qpi", "none"] = "upi"
-    interconnect_links: int = Field(default=2, ge=0)
-    interconnect_rate: str = "10.4 GT/s"
-    memory_channels: int = Field(default=6, ge=1)
-    memory_rate: str = "2666 MT/s"
+    interconnect_links: int = Field(default_factory=usual_server("interconnect_links"), ge=0)
+    interconnect_rate: str = Field(default_factory=usual_server("interconnect_rate"))
+    memory_channels: int = Field(default_factory=usual_server("memory_channels"), ge=1)
+    memory_rate: str = Field(default_factory=usual_server("memory_rate"))
     tdp_w: Number | None = None
     price: Number | None = None
     sources: tuple[str, ...] = ()

@@ -254,6 +254,18 @@ def test_an_adapter_and_the_memory_may_be_narrower_than_their_links():
     assert gib_per_s(tables)[0] == pytest.approx(4.0, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("generation", "memory", "joined"),
+    [(3, 6 * 2666e6, "10.4 GT/s"), (4, 8 * 3200e6, "11.2 GT/s"), (None, 8 * 4800e6, "16 GT/s")],
+)
+def test_a_cpu_of_which_little_is_stated_is_fed_as_usual(generation, memory, joined):
+    cpu = {"cores": 64, "ghz": 2.5} | ({"pcie_generation": generation} if generation else {})
+    server = {"stack": "spdk", "sockets": [{"cpu": cpu}, {"cpu": cpu}]}
+    resolved = scenario(server=server, drives=drives(32))
+    assert resolved.sockets[0].memory_bytes_per_s == pytest.approx(memory * 8 * 0.8)
+    assert any(joined in text for text in resolved.assumptions)
+
+
 def test_drives_are_plugged_in_a_root_without_an_adapter():
     tables = tree([1])
     tables["drives"] = [{"profile": "samsung-980pro-1tb", "count": 2, "root": "root1"}]
