@@ -258,8 +258,9 @@ class Controller:
         if not window.snapshots or not window.requests:
             return goal.least
         each = float(window.total.stations[:, Acc.VISITS].sum()) / window.requests
-        few = max(FEW_REQUESTS, TIMES_IN_FLIGHT * self._load.in_flight)
-        return min(goal.least, max(few, round(goal.visits / max(each, 1.0))))
+        in_flight, share = self._load.in_flight, self._load.share
+        few = max(FEW_REQUESTS, TIMES_IN_FLIGHT * in_flight, round(goal.visits / max(each, 1.0)))
+        return min(goal.least, max(round(share * few), FEWEST_TIMES * in_flight))
 
     def _excess(self, precision: float) -> tuple[float, Window]:
         """How many times too wide the intervals are, and the window they are of."""
@@ -285,7 +286,8 @@ class Controller:
         if self._goal.patience is None or not window.requests or not window.snapshots:
             return target
         each = float(window.total.stations[:, Acc.VISITS].sum()) / window.requests
-        end = done - window.requests + math.ceil(1.02 * self._goal.patience / max(each, 1.0))
+        patience = self._goal.patience * self._load.share
+        end = done - window.requests + math.ceil(1.02 * patience / max(each, 1.0))
         return min(target, end) if end > done else target
 
     def _is_enough(self, window: Window, precision: float) -> bool:
@@ -294,7 +296,9 @@ class Controller:
         if goal.patience is None or not self._warm or self._drift or not window.snapshots:
             return False
         visits = float(window.total.stations[:, Acc.VISITS].sum())
-        if visits < goal.patience or self._is_close(window) or window.requests < self._least:
+        if visits < goal.patience * self._load.share or window.requests < self._least:
+            return False
+        if self._is_close(window):
             return False
         data = samples(window, None)
         is_told = not goal.insists or (data is not None and data.tells(ASKED))

@@ -346,6 +346,10 @@ def of_drives(load: RunLoad, net: Network) -> RunLoad:
     return replace(load, buffers=load.buffers[own], buffer_slots=load.buffer_slots[own])
 
 
+LARGE: Final = 1 << 20
+"""Bytes of the smallest request from which on fewer are simulated, each as many visits. Assumed."""
+
+
 def load_of(lowered: Lowered) -> RunLoad:
     """Facts about the load of *lowered* that the controller needs."""
     groups, net = lowered.scenario.workload, lowered.network
@@ -360,11 +364,13 @@ def load_of(lowered: Lowered) -> RunLoad:
     ), np.int64)  # fmt: skip
     queues = ~np.isin(net.station_kind, (*GATES, Kind.DELAY, Kind.LIMIT))
     closed = sum(g.in_flight for g in groups if not g.is_open)
+    sizes = [n for g in groups for n, _ in (*g.block_sizes, *(g.write_block_sizes or ()))]
     return RunLoad(
         is_open=any(g.is_open for g in groups),
         replayed=bool(groups) and all(g.trace is not None for g in groups),
         bursts=any(g.bursts is not None for g in groups),
         in_flight=closed if groups else len(net.user_group),
+        share=min(1.0, LARGE / min(sizes, default=LARGE)),
         servers=np.where(queues, net.station_servers, 0),
         buffers=buffers,
         buffer_slots=net.station_servers[buffers],

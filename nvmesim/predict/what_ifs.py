@@ -230,6 +230,7 @@ class WhatIfs:
             least, most = MOVED_REQUESTS
             few = min(most, max(least, round(MOVED_VISITS / self._visits)))
             short, long = (times * self.ready.load.in_flight for times in MOVED_TIMES)
+            long = max(short, round(long * self.ready.load.share))
             requests = max(few, min(long, max(MOVED_MOST, short)))
         else:
             requests = REBUILD_MOVED
@@ -286,8 +287,9 @@ class WhatIfs:
         other = self._prepared(scenario, is_change=is_change)
         requests = REBUILD_REQUESTS
         if self.ready.scenario.workload:
-            few = max(LEAST_REQUESTS, round(SHORT_VISITS / self._visits))
+            few = round(max(LEAST_REQUESTS * other.load.share, SHORT_VISITS / self._visits))
             requests = min(SHORT_REQUESTS, few)
+        turnovers = max(min(turnovers, SETTLED), round(turnovers * other.load.share))
         requests = max(requests, turnovers * other.load.in_flight)
         if not self._starts_full:
             # less in flight is sooner steady; buffers are not

@@ -424,3 +424,13 @@ def test_a_large_command_takes_the_slower_of_data_path_and_port(read: float) -> 
         found.append(bare(small).total.latency.mean)
     assert found[0] == pytest.approx(found[1], rel=1e-3)
     assert found[0] == pytest.approx((1 << 20) / (3e9 if read else 2e9), rel=0.06)
+
+
+def test_large_requests_are_fewer_and_do_as_much_in_all():
+    found = [
+        bare(scenario(block_size=size, threads=2, outstanding=64))
+        for size in ("1 MiB", "4 MiB")
+    ]
+    assert found[1].requests < 0.5 * found[0].requests
+    rates = [size * result.total.iops.value for size, result in zip((1, 4), found, strict=True)]
+    assert rates[1] == pytest.approx(rates[0], rel=0.05)
