@@ -1,7 +1,7 @@
 """The columns of a table of points: their names, how people spell them, and what a cell says."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -169,11 +169,6 @@ def _raid(cell: Cell) -> str | None:
     return f"{level}:{_size(cell, chunk)}" if chunk.strip() else level
 
 
-def _path(cell: Cell, known: Sequence[str]) -> str:
-    """File system or guest of the measured requests, of those that scenarios can name."""
-    return _choice(cell, *known)
-
-
 def _operation(cell: Cell) -> Operation:
     text = cell.text.lower()
     plain = re.sub(r"^seq(uential)?|[ _-]", "", re.sub(r"^(random|rnd)", "rand", text))
@@ -187,17 +182,15 @@ def _operation(cell: Cell) -> Operation:
     return Operation(cell.text, options.access(), fraction)
 
 
-def _flag(cell: Cell) -> bool:
-    return _choice(cell, "0", "1") == "1"
-
-
 _iops: Final = partial(_positive, most=MAX_RATE, units=_RATES)
 _PLAIN: Final[dict[str, Callable[[Cell], Any]]] = {
     **dict.fromkeys(
         ("name", "note", "source", "engine", "beside", "device"), lambda cell: cell.text
     ),
     **dict.fromkeys(("jobs", "iodepth", "drives", "threads_per_drive", "limit"), _whole),
-    **dict.fromkeys(("polled", "device_times", "direct"), _flag),
+    **dict.fromkeys(
+        ("polled", "device_times", "direct"), lambda cell: _choice(cell, "0", "1") == "1"
+    ),
     "arrivals": lambda cell: _choice(cell, "poisson", "fixed"),
     "block_size": _block_size,
     "read_pct": partial(_number, most=100),
@@ -206,8 +199,8 @@ _PLAIN: Final[dict[str, Callable[[Cell], Any]]] = {
     "duration_s": partial(_number, most=MAX_LATENCY_S, units={"s": 1.0}),
     "iops": _iops,
     "op": _operation,
-    "filesystem": partial(_path, known=get_args(FileSystem)),
-    "guest": partial(_path, known=get_args(Guest)),
+    "filesystem": lambda cell: _choice(cell, *get_args(FileSystem)),
+    "guest": lambda cell: _choice(cell, *get_args(Guest)),
     "raid": _raid,
     "rate": partial(_number, most=MAX_RATE, units=_RATES),
     "sync": lambda cell: _choice(cell, "fsync", "fdatasync", "sync"),
