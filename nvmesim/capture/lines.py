@@ -100,8 +100,6 @@ NAME: Final = 3
 """Any text, as its number among the names seen so far."""
 TWO_NAMES: Final = 4
 """This column and the one behind it as one name, with a comma in between."""
-OPERATION: Final = 5
-"""An RWBS field: 0 reads, 1 writes, other numbers as in `capture.requests`."""
 OPTIONAL: Final = 8
 """Added to a kind: a blank column is `UNKNOWN_TIME`."""
 
@@ -114,7 +112,7 @@ MAX_ODD: Final = 10_000
 _DECIMAL: Final = pl.Decimal(38, 9)
 _BLANKS: Final = " \t\v\f"
 _QUOTED: Final = r'^"(.*)"$'
-_WORDS: Final = (LETTER, NAME, TWO_NAMES, OPERATION)
+_WORDS: Final = (LETTER, NAME, TWO_NAMES)
 LONGEST_RWBS: Final = 10
 
 
@@ -241,9 +239,7 @@ class _Reader:
         if kind in (NAME, TWO_NAMES):  # a name, or two, as it stands: not blank, not quoted
             is_name = all(part and part == part.strip() for part in word.split(","))
             return self._names.number(word) if is_name and '"' not in word else -1
-        if not (word.isascii() and word.isalpha()):
-            return -1
-        return ord(word[0].upper()) if kind == LETTER else operation_of(word)
+        return ord(word[0].upper()) if word.isascii() and word.isalpha() else -1
 
 
 def operation_of(word: str) -> int:

@@ -16,7 +16,6 @@ from nvmesim.capture.lines import (
     INTEGER,
     LETTER,
     NAME,
-    OPERATION,
     OPTIONAL,
     SECONDS,
     TWO_NAMES,
@@ -24,7 +23,6 @@ from nvmesim.capture.lines import (
     Notes,
     Shape,
     TableColumn,
-    operation_of,
 )
 from nvmesim.capture.registry import read_capture
 from nvmesim.capture.requests import UNKNOWN_TIME
@@ -44,9 +42,7 @@ CELLS = st.sampled_from(
 SHAPES = {
     "numbers": Shape({"a": TableColumn(0, INTEGER), "b": TableColumn(2, SECONDS)}, 3, 3),
     "words": Shape(
-        {"a": TableColumn(0, LETTER), "b": TableColumn(1, NAME), "c": TableColumn(2, OPERATION)},
-        3,
-        3,
+        {"a": TableColumn(0, LETTER), "b": TableColumn(1, NAME), "c": TableColumn(2, LETTER)}, 3, 3
     ),
     "pairs": Shape({"a": TableColumn(0, TWO_NAMES), "b": TableColumn(2, INTEGER)}, 3, 3),
     "last": Shape({"a": TableColumn(1, TWO_NAMES), "b": TableColumn(0, INTEGER | OPTIONAL)}, 3, 3),
@@ -74,9 +70,7 @@ def meaning(cells: list[str], column: TableColumn) -> object:
     if kind in (NAME, TWO_NAMES):
         words = cells[column.at : column.at + 2] if kind == TWO_NAMES else [text]
         return ",".join(words) if all(words) and '"' not in "".join(words) else None
-    if not re.fullmatch("[A-Za-z]+", text):
-        return None
-    return ord(text[0].upper()) if kind == LETTER else operation_of(text)
+    return ord(text[0].upper()) if re.fullmatch("[A-Za-z]+", text) else None
 
 
 def scanned(text: str, shape: Shape) -> tuple[list[tuple[object, ...]], list[bytes]]:

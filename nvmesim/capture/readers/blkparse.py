@@ -22,19 +22,11 @@ import polars as pl
 
 from nvmesim.capture.capture import Capture
 from nvmesim.capture.lines import (
-    INTEGER,
-    LETTER,
     MAX_ODD,
-    OPERATION,
-    OPTIONAL,
-    ColumnNames,
     Notes,
-    Shape,
-    TableColumn,
     ahead,
     line_frames,
     operation_of,
-    table_batches,
 )
 from nvmesim.capture.requests import OTHER, UNKNOWN
 from nvmesim.capture.requests.pairing import Events, Pairer
@@ -95,6 +87,8 @@ class Layout:
 
     The last is of commands without a sector range. A line that has no time, and no event, is none.
     """
+    in_ns: bool = False
+    """True if times are whole ns."""
     in_bytes: bool = False
     """True if the length column counts bytes, not sectors."""
     has_end: bool = False
@@ -116,6 +110,7 @@ TRACE: Final = Layout(
 )
 """``maj,min RWBS [bytes] (cmd) sector + n ... [process]`` behind an event's name."""
 _LETTERS: Final = {"issue": "D", "complete": "C", "requeue": "R"}
+_CODES: Final = {letter: ord(letter) for letter in "QDCR"}
 
 
 def _columns_layout(roles: dict[str, int], *, commas: bool, in_bytes: bool) -> Layout:
@@ -131,7 +126,7 @@ def _columns_layout(roles: dict[str, int], *, commas: bool, in_bytes: bool) -> L
     begin, end = (r"[ \t]*", r"[\x00-\x20]*(?:,.*)?$") if commas else (
         r"[,\x00-\x20]*", r"(?:[,\x00-\x20].*)?$"
     )  # fmt: skip
-    return Layout(f"^{begin}{first}(?:{rest})?{end}", in_bytes)
+    return Layout(f"^{begin}{first}(?:{rest})?{end}", in_bytes=in_bytes)
 
 
 def find_layout(head: bytes) -> Layout | None:
@@ -278,7 +273,7 @@ def _scan(lines: pl.DataFrame, layout: Layout) -> _Scanned:
     mark = "event" if "event" in every.columns else "time"
     odd = every.filter(pl.col(mark).is_null() & pl.col("line").str.contains(r"\S"))["line"]
     found = every.with_columns(pl.col("action").replace(_LETTERS))
-    found = found.filter(pl.col("action").is_in(list("QDCR")))
+    found = found.filter(pl.col("action").is_in(list(_CODES)))
 
     def numbers(name: str, default: int = -1) -> np.ndarray:
         if name not in found.columns:
@@ -290,13 +285,15 @@ def _scan(lines: pl.DataFrame, layout: Layout) -> _Scanned:
         is_none = found["none"].is_not_null().to_numpy()
         sector, length = np.where(is_none, 0, sector), np.where(is_none, 0, length)
     major, minor = numbers("major", 0), numbers("minor", 0)
-    exact = found["time"].cast(pl.Decimal(38, 9), strict=False).to_physical()
+    exact = found["time"]
+    if not layout.in_ns:
+        exact = exact.cast(pl.Decimal(38, 9), strict=False).to_physical()
     time = exact.cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
     good = (sector >= 0) & (sector <= MAX_SECTOR) & (length >= 0) & (length <= MAX_SECTORS)
     good &= (major >= 0) & (major < 4096) & (minor >= 0) & (minor < 2**20)
     good &= (time >= 0) & (time <= MAX_SECONDS * 10**9)
     ranged = good & (length > 0)
-    letter = found["action"].replace_strict(list("QDCR"), LETTERS, return_dtype=pl.Int64).to_numpy()
+    letter = found["action"].replace_strict(_CODES, return_dtype=pl.Int64).to_numpy()
     operation = np.full(found.height, UNKNOWN)
     if "op" in found.columns:
         words = found["op"].replace("", None)
@@ -340,11 +337,11 @@ _CSV_ROW = re.compile(r"^\d{6,19},[DCQR],\d{1,4},\d{1,7},\d+,\d+,[A-Z]+.*$", re.
 _QUIET = re.compile(rb"\s*#|Attaching |\s*$|ts_ns,|cpus=\d|version = ")
 _LOST = re.compile(rb"CPU:\d+ \[LOST (\d{1,15}) EVENTS\]|[Ll]ost (\d{1,15}) events")
 _COLUMNS: Final = {
-    "ts_ns": INTEGER, "ev": LETTER, "dev_major": INTEGER, "dev_minor": INTEGER,
-    "sector": INTEGER, "nr_sector": INTEGER, "rwbs": OPERATION | OPTIONAL,
+    "ts_ns": r"(?P<time>\d{1,19})", "ev": "(?P<action>[QDCR])", "dev_major": r"(?P<major>\d+)",
+    "dev_minor": r"(?P<minor>\d+)", "sector": r"(?P<sector>\d+)", "nr_sector": r"(?P<length>\d+)",
+    "rwbs": "(?P<op>[A-Za-z]{0,10})",
 }  # fmt: skip
 LOST: Final = "events lost by the tracer: counts and depths are too low"
-LETTERS: Final = tuple(ord(letter) for letter in "QDCR")
 
 
 def _sniff_tracepoints(head: Head) -> bool:
@@ -375,7 +372,6 @@ def csv_blocks(source: Source, notes: Notes) -> Iterator[Block]:
 
 
 def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
-    steps = 0
     other_lines = OtherLines(_QUIET, _LOST)
     header = _CSV_HEADER.search(source.head.text)
     row = _CSV_ROW.search(source.head.text)
@@ -385,24 +381,11 @@ def _csv_events(source: Source, notes: Notes) -> Iterator[Events]:
         raise source.error(
             f"its CSV header lacks {', '.join(missing)}", "print " + ",".join(_COLUMNS)
         )
-    wanted = {name: TableColumn(names.index(name), kind) for name, kind in _COLUMNS.items()}
     width = len(names) if header or row is None else row[0].count(",") + 1
-    shape = Shape(wanted, least=width, most=width)
-    for batch in table_batches(source, shape, ColumnNames(), notes, other_lines):
-        c = batch.columns
-        sane = (c["sector"] <= MAX_SECTOR) & (c["nr_sector"] <= MAX_SECTORS)
-        sane &= (c["dev_major"] < 4096) & (c["dev_minor"] < 2**20)
-        sane &= (c["ts_ns"] <= MAX_SECONDS * 10**9) & np.isin(c["ev"], LETTERS)
-        notes.skipped += int((~sane).sum())
-        ranged = sane & (c["nr_sector"] > 0)
-        steps += int((sane & ~ranged).sum())
-        device = c["dev_major"] * 2**20 + c["dev_minor"]
-        rows = np.stack([c["ts_ns"], device, c["sector"], c["nr_sector"]], axis=1)
-        operation = np.where(c["rwbs"] < 0, UNKNOWN, c["rwbs"])
-        codes = np.stack([c["ev"], operation]).astype(np.uint8)
-        if ranged.any():
-            yield Events(np.ascontiguousarray(rows[ranged]), np.ascontiguousarray(codes[:, ranged]))
-    notes.say(steps, FLUSH_STEPS, STEPS)
+    cells = {names.index(name): cell for name, cell in _COLUMNS.items()}
+    line = r'[ \t"]*,[ \t"]*'.join(cells.get(at, "[^,]*") for at in range(width))
+    layout = Layout(rf'^[ \t"]*{line}[ \t"]*$', in_ns=True)
+    yield from text_events(source, notes, layout, other_lines)
     notes.say(other_lines.lost, EVENTS_LOST, LOST)
 
 
