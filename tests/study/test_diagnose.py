@@ -35,7 +35,6 @@ from nvmesim.study.diagnosis.evidence import (
     misfit,
     notes_of,
     of_arrays,
-    probabilities,
     rows_of,
 )
 from nvmesim.study.diagnosis.findings import (
@@ -114,12 +113,6 @@ def test_every_mistake_has_a_code_of_its_own_and_says_where_to_look():
     assert len(set(codes)) == len(codes)
     assert all(m.check and m.mend and m.source for m in known().mistakes)
     assert {p.code for p in PLANTED} <= set(codes)
-
-
-def test_probabilities_are_one_in_all_and_follow_the_likelihood():
-    chances = probabilities({"a": 0.0, "b": math.log(3)}, {"a": 0.5, "b": 0.5})
-    assert sum(chances.values()) == pytest.approx(1)
-    assert chances["b"] == pytest.approx(0.75)
 
 
 def test_what_all_rows_miss_alike_is_likelier_than_what_they_miss_apart():
@@ -206,10 +199,14 @@ def test_a_job_may_have_loaded_one_drive_unless_it_says_how_many(written, column
     assert is_known or found.explanations[0].changes == {"workload.*.targets": ["drive0"]}
 
 
+def load_of(threads, outstanding, read=1.0, size="4 KiB"):
+    """The load of a row."""
+    return {"access": "random", "block_size": size, "read": read, "threads_total": threads,
+            "outstanding": outstanding}  # fmt: skip
+
+
 def test_the_next_measurement_is_named_as_fio_names_it():
-    load = {"access": "random", "block_size": "4 KiB", "read": 0.0, "threads_total": 4,
-            "outstanding": 64}  # fmt: skip
-    told = NextMeasurement(load, 1, ("a", "b"), (1e5, 2e5)).to_json()
+    told = NextMeasurement(load_of(4, 64, 0.0), 1, ("a", "b"), (1e5, 2e5)).to_json()
     assert (told["op"], told["jobs"], told["iodepth"], told["drives"]) == ("randwrite", 4, 64, 1)
     assert told["tells"] == ["a", "b"]
 
@@ -219,11 +216,26 @@ def server_of(stack="linux-io_uring", cpu="epyc-7313"):
     tables = tomllib.loads(SERVER)
     tables["server"] = {"stack": stack, "sockets": [{"cpu": cpu}]}
     tables["drives"][0] |= {"profile": "samsung-pm9a3-3.84tb", "count": 8}
-    loads = [{"access": "random", "block_size": "4 KiB", "read": read, "threads_total": 16,
-              "outstanding": 8} for read in (1.0, 0.0)]  # fmt: skip
+    loads = [load_of(16, 8, read) for read in (1.0, 0.0)]
     runs = ShortRuns(tables, ".")
     rows = [MeasuredRow("", load, 1e5, None, is_buffered=True) for load in loads]
     return runs, loads, Server(tables, runs.scenario({}, *loads), rows)
+
+
+def server_whose_rows(**changes):
+    """The server of `server_of`, each of whose rows has *changes*."""
+    server = server_of()[2]
+    return replace(server, rows=[replace(row, **changes) for row in server.rows])
+
+
+def mistake_of(code):
+    """The mistake of that code."""
+    return next(m for m in known().mistakes if m.code == code)
+
+
+def forms(code, server):
+    """The forms of one mistake that *server* can have."""
+    return list(mistake_of(code).variants(server))
 
 
 @pytest.mark.parametrize("mistake", known().mistakes, ids=lambda m: m.code)
@@ -250,11 +262,6 @@ def test_a_short_run_waits_until_a_slow_member_has_filled_its_buffer():
     assert slow["iops"] < 0.5 * plain["iops"]
 
 
-def test_rows_that_state_a_page_cache_are_not_explained_by_their_engine():
-    depth = next(m for m in known().mistakes if m.code == "depth")
-    assert not list(depth.variants(server_of()[2]))
-
-
 @pytest.mark.parametrize(
     ("measured", "healthy", "told", "explained"),
     [(1.6e5, 0.8, "Nothing is wrong", False), (1e5, 0.8, "the likeliest mistake has 25%", True),
@@ -265,8 +272,7 @@ def test_what_to_measure_next_comes_before_what_it_decides_between(
 ):
     row = ComparedRow("a", measured, Interval(2e5, 1.5e5, 3e5), None, None)
     one = Explanation("link", "a narrow link", 0.25, {}, Interval(1e5, 1e5, 1e5), check="lspci")
-    load = {"block_size": "4 KiB", "read": 1.0, "threads_total": 4, "outstanding": 64}
-    decides = NextMeasurement(load, 1, ("a", "b"), (1e5, 2e5))
+    decides = NextMeasurement(load_of(4, 64), 1, ("a", "b"), (1e5, 2e5))
     text = html(diagnosis_blocks(Diagnosis("s", (row,), healthy, (one,), decides)))
     assert told in text
     assert ("a narrow link" in text) == explained
@@ -292,9 +298,7 @@ def test_a_rate_that_fio_was_asked_for_is_part_of_its_load():
 
 @pytest.mark.parametrize(("name", "told"), [("vda", {}), ("nvme0n1", {"guest": NOT_VIRTUAL})])
 def test_the_name_of_a_device_tells_of_a_guest(name, told):
-    server = server_of()[2]
-    rows = [replace(row, devices=(name,), is_buffered=False) for row in server.rows]
-    assert replace(server, rows=rows).told == told
+    assert server_whose_rows(devices=(name,), is_buffered=False).told == told
 
 
 def test_how_common_each_mistake_is_was_learned_in_every_context():
@@ -308,12 +312,18 @@ def test_how_common_each_mistake_is_was_learned_in_every_context():
     assert all(len(w) == 1 + len(contexts) and min(w) > 0 for w in known().weights.values())
 
 
-def test_a_depth_had_effect_where_an_asynchronous_engine_went_by_the_page_cache():
-    depth = next(m for m in known().mistakes if m.code == "depth")
-    server = server_of()[2]
-    for engine, has_forms in (("psync", True), ("io_uring", False)):
-        rows = [replace(row, is_buffered=False, engine=engine) for row in server.rows]
-        assert bool(list(depth.variants(replace(server, rows=rows)))) == has_forms
+@pytest.mark.parametrize(
+    ("engine", "is_buffered", "has_forms", "told"),
+    [("psync", False, True, IGNORED), ("io_uring", False, False, None),
+     ("libaio", False, False, None), (None, False, True, None), (None, True, False, None)],
+)  # fmt: skip
+def test_a_depth_had_effect_where_an_asynchronous_engine_went_by_the_page_cache(
+    engine, is_buffered, has_forms, told
+):
+    """A synchronous one decides that it had none; rows of a page cache tell nothing of engines."""
+    server = server_whose_rows(engine=engine, is_buffered=is_buffered)
+    assert bool(forms("depth", server)) == has_forms
+    assert server.told.get("depth") == told
 
 
 def test_jobs_that_were_busy_did_not_wait_for_a_drive(written, monkeypatch):
@@ -341,8 +351,7 @@ def test_jobs_that_spin_at_a_lock_are_explained_by_locks():
 
 def grid_of(rates, times_us, depth=32):
     """A grid of two rows, reads and writes of a server that takes *times_us* for each request."""
-    loads = [{"access": "random", "block_size": "4 KiB", "read": read, "threads_total": 1,
-              "outstanding": depth} for read in (1.0, 0.0)]  # fmt: skip
+    loads = [load_of(1, depth, read) for read in (1.0, 0.0)]
     rows = [MeasuredRow("", load, rate, None, None)
             for load, rate in zip(loads, rates, strict=True)]  # fmt: skip
     late = [[math.log(rate / (depth * 1e6 / (t + us))) for rate, t in
@@ -404,8 +413,7 @@ def test_a_delay_between_those_that_are_simulated_is_found(written):
     """1.1 ms more, one after the other and 32 deep; 0.5 and 2.5 ms are simulated."""
     tables = tomllib.loads(SERVER)
     tables["drives"][0]["count"] = 1
-    loads = [{"access": "random", "block_size": "4 KiB", "read": 1.0, "threads_total": 1,
-              "outstanding": depth} for depth in (1, 32)]  # fmt: skip
+    loads = [load_of(1, depth) for depth in (1, 32)]
     late = [({"drives.*.delay": "1100 us"}, load) for load in loads]
     one, deep = (f["iops"] for f in ShortRuns(tables, ".").figures(late, ""))
     path = written(f"randread,4k,1,1,{one}", f"randread,4k,1,32,{deep}")
@@ -433,11 +441,6 @@ def asked_of(tables, load, **how):
 WINDOWS_SERVER = {"stack": "windows-2019", "sockets": [{"cpu": "epyc-7313"}]}
 
 
-def forms(code, server):
-    """The forms of one mistake that *server* can have."""
-    return list(next(m for m in known().mistakes if m.code == code).variants(server))
-
-
 @pytest.mark.parametrize(("size", "count"), [("4 KiB", 3), ("1 MiB", 1)])
 def test_only_small_writes_suffer_from_where_they_begin(size, count):
     server = server_of()[2]
@@ -448,7 +451,7 @@ def test_only_small_writes_suffer_from_where_they_begin(size, count):
 def test_the_requests_of_a_single_drive_may_be_cut_too():
     tables = tomllib.loads(SERVER)
     tables["drives"][0]["count"] = 1
-    load = {"access": "sequential", "block_size": "256 KiB", "threads_total": 1, "outstanding": 1}
+    load = {**load_of(1, 1, size="256 KiB"), "access": "sequential"}
     runs, server = asked_of(tables, load)
     cuts = forms("cut", server)
     rates = [run["iops"] for run in runs.figures([({}, load), (cuts[-1].change, load)], "")]
@@ -456,8 +459,7 @@ def test_the_requests_of_a_single_drive_may_be_cut_too():
 
 
 def test_a_windows_server_may_be_a_guest():
-    load = {"access": "random", "block_size": "4 KiB", "threads_total": 4, "outstanding": 32}
-    _, server = asked_of({**tomllib.loads(SERVER), "server": WINDOWS_SERVER}, load)
+    _, server = asked_of({**tomllib.loads(SERVER), "server": WINDOWS_SERVER}, load_of(4, 32))
     kinds = {v.change.get("workload.*.guest") for v in forms("guest", server)}
     assert kinds == {"hyper-v", None}
 
@@ -505,7 +507,7 @@ def test_a_limit_may_be_one_of_bytes_where_sizes_differ():
     rows = [replace(row, workload={**row.workload, "block_size": size}, iops=rate)
             for row, size, rate in zip(server.rows, sizes, rates, strict=True)]  # fmt: skip
     grid = Grid.of(rows, np.full((1 + len(DELAYS_US), 2), -2.0))
-    kinds = next(m for m in known().mistakes if m.code == "limit").ranges_on(server)
+    kinds = mistake_of("limit").ranges_on(server)
     best = {one.bandwidth is not None: np.abs(grid.points(one).ratios).max(1).min()
             for one in kinds}  # fmt: skip
     assert best[True] < 0.05
@@ -522,9 +524,7 @@ def test_what_forms_are_met_oftener_does_not_make_a_mistake_commoner():
 )
 def test_people_set_round_limits(rate, times):
     """32,051 requests/s of 4 KiB are 125.2 MiB/s; 6,300 is as round as who told it made it."""
-    server = server_of()[2]
-    told = replace(server, rows=[replace(r, iops=rate) for r in server.rows]).told
-    assert told.get("limit") == times
+    assert server_whose_rows(iops=rate).told.get("limit") == times
 
 
 def test_a_flush_takes_as_long_as_any_of_such_drives():
@@ -536,8 +536,7 @@ def test_a_flush_takes_as_long_as_any_of_such_drives():
 
 
 def test_windows_flushes_too():
-    load = {"access": "random", "block_size": "4 KiB", "threads_total": 1, "outstanding": 1,
-            "read": 0.0}  # fmt: skip
+    load = load_of(1, 1, 0.0)
     runs, server = asked_of({**tomllib.loads(SERVER), "server": WINDOWS_SERVER}, load,
                             is_buffered=None)  # fmt: skip
     found = forms("flushes", server)
@@ -557,13 +556,6 @@ def test_the_writes_of_a_store_may_wait_for_its_copies():
     assert points.waits_us[1, 1] == pytest.approx(15 * points.waits_us[1, 0], rel=PACE**0.5 - 1)
 
 
-@pytest.mark.parametrize(("engine", "is_fact"), [("psync", True), ("libaio", False), (None, False)])
-def test_a_synchronous_engine_decides_that_a_depth_had_no_effect(engine, is_fact):
-    server = server_of()[2]
-    rows = [replace(row, is_buffered=False, engine=engine) for row in server.rows]
-    assert replace(server, rows=rows).told.get("depth") == (IGNORED if is_fact else None)
-
-
 @pytest.mark.parametrize(("op", "is_said"), [("randrw", True), ("rw", True), ("randrw:50", False)])
 def test_a_mix_without_a_share_is_said_to_be_half_reads(written, op, is_said):
     notes = notes_of(ns.read_captures([written(f"{op},4 KiB,1,1,14000")]))
@@ -575,8 +567,7 @@ def test_a_mix_without_a_share_is_said_to_be_half_reads(written, op, is_said):
 @pytest.mark.parametrize(("high", "is_asked"), [(2.5e5, False), (6.5e5, True)])
 def test_a_row_inside_of_a_wide_interval_is_no_end(high, is_asked):
     row = ComparedRow("a", 1.6e5, Interval(2e5, 1.5e5, high), None, None)
-    load = {"block_size": "4 KiB", "read": 1.0, "threads_total": 4, "outstanding": 64}
-    following = NextMeasurement(load, 1, ("nothing is wrong", "b"), (1e5, 2e5))
+    following = NextMeasurement(load_of(4, 64), 1, ("nothing is wrong", "b"), (1e5, 2e5))
     text = html(diagnosis_blocks(Diagnosis("s", (row,), 0.9, (), following)))
     assert ("Measure next" in text) == is_asked
 
@@ -588,14 +579,9 @@ def test_spdk_unmaps_no_memory_and_knows_its_network():
     of_spdk = replace(server, resolved=ShortRuns(tables, ".").scenario({}, reads))
     assert forms("iommu", server)
     assert not forms("iommu", of_spdk)
-    network = next(m for m in known().mistakes if m.code == "network")
+    network = mistake_of("network")
     assert network.ranges_on(server)
     assert not network.ranges_on(of_spdk), "it names the transport"
-
-
-def test_a_tail_is_unsure_where_a_limit_rules():
-    scale = ErrorScale(np.array([0.3, 0.3]), np.zeros(2), ("iops", "p99"), (0, 0))
-    assert scale.where_it_counts(np.zeros(2)).model.tolist() == [RULED, SLICED]
 
 
 def test_an_engine_on_which_a_depth_has_no_effect_is_named():
@@ -686,11 +672,9 @@ def test_what_a_block_device_did_is_a_load_of_what_was_in_flight():
         of_arrays(found[1:])
 
 
-def test_a_prediction_is_sure_where_neither_drives_nor_cpus_count():
-    scale = ErrorScale(np.full(2, 0.3), np.full(2, 0.02), ("iops",) * 2, (0, 1))
-    ruled, as_before = scale.where_it_counts(np.array([0.0, 1.0])).model
-    assert ruled == RULED
-    assert as_before == 0.3
+def test_a_prediction_is_sure_where_neither_drives_nor_cpus_count_and_its_tail_unsure():
+    scale = ErrorScale(np.full(3, 0.3), np.full(3, 0.02), ("iops", "iops", "p99"), (0, 1, 2))
+    assert scale.where_it_counts(np.array([0, 1, 0])).model.tolist() == [RULED, 0.3, SLICED]
 
 
 def test_what_nothing_explains_is_none_of_these(written):
