@@ -244,26 +244,26 @@ FIO_BITS: Final = 6
 """Source: fio stat.h, FIO_IO_U_PLAT_BITS: 64 bins an octave, so a midpoint is off by < 1/128."""
 
 
-def fio_bin_value(index: np.ndarray | int) -> np.ndarray:
+def fio_bin_value(index: np.ndarray | int, bits: int = FIO_BITS) -> np.ndarray:
     """Midpoint of fio's histogram bins, in the unit that fio counted (ns since 3.0, us before).
 
     *index*: int64[n]. Below 128 a bin is one unit wide and holds exactly its own value.
-    Source: fio stat.c, plat_idx_to_val.
+    2**bits bins an octave. Source: fio stat.c, plat_idx_to_val.
 
     >>> fio_bin_value(np.array([0, 127, 128, 191, 192])).tolist()
     [0.0, 127.0, 129.0, 255.0, 258.0]
     """
     index = np.asarray(index, dtype=np.int64)
-    octave = np.maximum((index >> FIO_BITS) - 1, 0)
-    low = (np.int64(1) << (octave + FIO_BITS)) + (index % (1 << FIO_BITS)) * (1 << octave)
+    octave = np.maximum((index >> bits) - 1, 0)
+    low = (np.int64(1) << (octave + bits)) + (index % (1 << bits)) * (1 << octave)
     middle = low + np.where(octave > 0, (1 << octave) >> 1, 0)
-    return np.where(index < 2 << FIO_BITS, index, middle).astype(np.float64)
+    return np.where(index < 2 << bits, index, middle).astype(np.float64)
 
 
 def fio_bin_index(value: np.ndarray, bits: int = FIO_BITS) -> np.ndarray:
     """Bin of each value, the inverse of `fio_bin_value`; int64[n] >= 0 -> int64[n].
 
-    2**bits bins an octave. Source: fio stat.c, plat_val_to_idx.
+    Source: fio stat.c, plat_val_to_idx.
 
     >>> fio_bin_index(np.array([0, 127, 128, 255, 256])).tolist()
     [0, 127, 128, 191, 192]

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvmesim.capture.capture import fio_bin_index
+from nvmesim.capture.capture import fio_bin_index, fio_bin_value
 from nvmesim.capture.lines import Notes
 from nvmesim.capture.readers import blktrace_binary
 from nvmesim.capture.registry import read_capture
@@ -210,7 +210,7 @@ def test_a_blktrace_of_two_disks_and_one_cut_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 129, 255, 256, 1000, 10**6, 10**12])
 def test_bins_of_a_latency_hold_it(value: int) -> None:
     found = fio_bin_index(np.array([value]), tally.BITS)
-    assert tally.bin_middle_ns(found)[0] == pytest.approx(value, rel=1 / 256, abs=0)
+    assert fio_bin_value(found, tally.BITS)[0] == pytest.approx(value, rel=1 / 256, abs=0)
 
 
 def test_more_sizes_than_are_counted_apart() -> None:

@@ -24,6 +24,7 @@ from nvmesim.capture.capture import (
     Measurement,
     OpResult,
     fio_bin_index,
+    fio_bin_value,
     lazy_table,
     percentiles_of_bins,
 )
@@ -224,7 +225,6 @@ def _fill_depth(rows: np.ndarray, flying: dict[int, np.ndarray]) -> None:
 
 BITS: Final = 7
 """2**7 bins an octave: a bin's middle is within 1/2**8 = 0.4 % of every sample in it."""
-PER_OCTAVE: Final = 1 << BITS
 MAX_LATENCY: Final = 1 << 50
 """ns, 13 days: longer ones share the last bin."""
 N_SIZES: Final = 64
@@ -361,8 +361,9 @@ def _op_result(group: Mapping[str, Any], bins: pl.DataFrame | None, span_s: floa
 def _latency(group: Mapping[str, Any], bins: pl.DataFrame) -> Latency:
     timed, low, high = group["timed"], group["shortest"], group["longest"]
     mean = group["latency"] / timed
-    counts = bins["n"].to_numpy()
-    values = np.clip(bin_middle_ns(bins["bin"].to_numpy()), low, high) * S_PER_NS
+    at, counts = bins["bin"].to_numpy(), bins["n"].to_numpy()
+    middles = fio_bin_value(at, BITS) - 0.5 * (at >= 2 << BITS)  # of the whole ns in each
+    values = np.clip(middles, low, high) * S_PER_NS
     return Latency(
         count=timed,
         mean_s=mean * S_PER_NS,
@@ -373,18 +374,6 @@ def _latency(group: Mapping[str, Any], bins: pl.DataFrame) -> Latency:
         bin_s=values,
         bin_count=counts,
     )
-
-
-def bin_middle_ns(bins: np.ndarray) -> np.ndarray:
-    """Middles, float64[n] in ns, of the histogram bins with these numbers.
-
-    >>> bin_middle_ns(np.array([5, 128, 256])).tolist()
-    [5.0, 128.0, 256.5]
-    """
-    octave = np.maximum(bins // PER_OCTAVE - 1, 0)
-    within = np.where(bins < PER_OCTAVE, bins, bins % PER_OCTAVE + PER_OCTAVE)
-    width = np.left_shift(1, octave)
-    return np.asarray(within * width + (width - 1) / 2)
 
 
 def _block_size(sizes: pl.DataFrame, total: int) -> int | dict[int, float] | None:
