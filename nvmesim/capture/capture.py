@@ -349,7 +349,6 @@ def _merge_bins(parts: Sequence[Latency]) -> tuple[np.ndarray, np.ndarray] | Non
 # As JSON ------------------------------------------------------------------------------------------
 
 SHOWN_PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
-OP_NAMES: Final = ("read", "write", "mixed")
 Table = dict[str, Any]
 
 
@@ -367,7 +366,7 @@ def describe_capture(capture: Capture) -> Table:
     for m in measurements:
         warnings += [f"{m.label}: {w}" if len(measurements) > 1 else w for w in m.warnings]
     each = [_conditions(m.conditions) for m in measurements] or [_conditions(Conditions())]
-    ops: dict[str, list[OpResult]] = {op: [] for op in OP_NAMES}
+    ops: dict[str, list[OpResult]] = {op: [] for op in ("read", "write", "mixed")}
     for m in measurements:
         for op, result in _results(m).items():
             ops[op].append(result)

@@ -9,8 +9,6 @@ from pydantic_core import ErrorDetails
 
 from nvmesim.errors import nearest
 
-_UNIONS = (Union, types.UnionType)
-
 
 def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     """Return the first problem of *error*, raised when *model* was validated, as one line.
@@ -150,7 +148,7 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
     """
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    if get_origin(annotation) in (*_UNIONS, Annotated, tuple, list, dict):
+    if get_origin(annotation) in (Union, types.UnionType, Annotated, tuple, list, dict):
         found = (model_in(argument) for argument in get_args(annotation))
         return next((model for model in found if model is not None), None)
     return None

@@ -23,8 +23,6 @@ from nvmesim.limits import MOST_KEY_PARTS
 MAX_TOML_BYTES: Final = 1 << 24
 """Sixteen times the whole catalog; a larger file is neither a scenario nor a profile."""
 _PROFILES: Final = frozenset({"stack", "cpu", "profile", "engine", "extends", "scenario"})
-_FILES: Final = frozenset({"fio", "trace"})
-_COMMAND_LINES: Final = ("--", "fio ")
 DIGITS: Final = 6
 """Significant digits of a fitted number: a thousandth of a per mille, far below its interval."""
 _LONG_NUMBER: Final = re.compile(r"^\d+\.\d+")
@@ -95,7 +93,7 @@ def outside(tables: Mapping[str, Any], base: Path, trusted: Collection[object] =
     for key, reference in references(tables):
         # Not resolved: a link within the folder is the user's own.
         there = os.path.abspath(base / reference)
-        is_file = not reference.startswith(_COMMAND_LINES)
+        is_file = not reference.startswith(("--", "fio "))  # a command line
         listed = key.rpartition(".")[2].isdecimal()
         if is_file and not listed and reference not in trusted and not there.startswith(inside):
             return (
@@ -119,7 +117,7 @@ def references(item: object, key: str = "") -> Iterator[tuple[str, str]]:
             yield from references(value, f"{key}.{number}")
     elif isinstance(item, str):
         name = next((part for part in reversed(key.split(".")) if not part.isdecimal()), "")
-        if name in _FILES or (name in _PROFILES and is_path(item)):
+        if name in ("fio", "trace") or (name in _PROFILES and is_path(item)):
             yield key, item
 
 

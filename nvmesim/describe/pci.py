@@ -213,7 +213,6 @@ def _vmd(drive: Function, vmds: list[Function], facts: Facts) -> Uplink | None:
 LARGEST: Final = 32 << 20
 MAX_DEPTH: Final = 64  # lstopo nests about 20 objects on the largest machines
 _SUBSET: Final = re.compile(r"<!ENTITY|<!DOCTYPE[^>\[]*\[", re.I)
-_NVME: Final = "0108"
 _BEHIND: Final[dict[str, Interface]] = {
     "0104": "sas",
     "0107": "sas",
@@ -222,7 +221,6 @@ _BEHIND: Final[dict[str, Interface]] = {
 }
 """Interface of the drives behind a controller of that PCI class."""
 _DRIVE_WIDTHS: Final = (4, 2, 1, 8, 16)
-_UPLINK_WIDTHS: Final = (16, 8, 4, 2, 1)
 _PACKAGES: Final = ("Package", "Socket")  # hwloc 2 and 1
 _ROOT_BUSES: Final = re.compile(r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-")
 _BLOCK: Final = re.compile(r"(nvme\d+(?:c\d+)?n\d+|sd[a-z]+|hd[a-z]+)$")
@@ -328,7 +326,7 @@ def _attach(device: ET.Element, place: _Place, facts: Facts) -> None:
     blocks = [o for o in device.iter("object") if _BLOCK.match(o.get("name", ""))]
     address = device.get("pci_busid", "")
     speed = _speed(device)
-    if kind == _NVME:
+    if kind == "0108":  # NVMe
         disks = [_disk(block, "nvme", address) for block in blocks]
         link = pcie_from_bandwidth(speed, _DRIVE_WIDTHS)
         if link and place.bridges:
@@ -337,7 +335,7 @@ def _attach(device: ET.Element, place: _Place, facts: Facts) -> None:
         uplink = None
         if len(place.bridges) > 2:  # root port, upstream port of a switch, downstream port
             top = place.bridges[1]
-            width = pcie_from_bandwidth(_speed(top), _UPLINK_WIDTHS)
+            width = pcie_from_bandwidth(_speed(top), (16, 8, 4, 2, 1))
             uplink = Uplink("switch", top.get("pci_busid", ""), width, place.node, place.socket)
         slot = Slot(
             address=address,

@@ -40,7 +40,6 @@ _RARELY: Final = (
 )  # fmt: skip
 _ONLY_IF_USED: Final = ("filesystems.", "guests.", "sections.")
 Part = TypeVar("Part", Root, Adapter)
-_LINK_OF: Final = {"nvme": "pcie", "sata": "sata", "sas": "sas"}
 
 
 @dataclass
@@ -293,7 +292,7 @@ def _drive_link(
         link = links.parse_link(spec.link or part.link)
     except UnitError as error:
         raise ScenarioError(f"{key}.link: {error}") from None
-    if link.kind != _LINK_OF[part.interface]:
+    if link.kind != {"nvme": "pcie"}.get(part.interface, part.interface):
         raise ScenarioError(
             f"{key}.link is {str(link)!r}; {part.name} has {part.interface.upper()}, "
             f"write for example {part.link!r}"

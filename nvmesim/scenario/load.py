@@ -20,7 +20,6 @@ from nvmesim.scenario.resolve import resolve
 from nvmesim.scenario.schema import Scenario
 from nvmesim.scenario.workload_keys import presets
 
-_REFERENCES: Final = ("stack", "cpu", "profile", "engine")
 _LISTS: Final = ("volume", "workload", "drives", "adapters")
 
 
@@ -206,7 +205,7 @@ def _inner(holder: Any, slot: Any, name: str, here: str, text: str) -> Any:
     if isinstance(holder, dict):
         holder.setdefault(slot, {})
     found = holder[slot]
-    if isinstance(found, str) and name in _REFERENCES:
+    if isinstance(found, str) and name in ("stack", "cpu", "profile", "engine"):
         found = holder[slot] = {"extends": found}
     if not isinstance(found, dict | list):
         raise ScenarioError(f"{text}: {here} is {found!r}, which has no parts")

@@ -20,7 +20,6 @@ START: Final[Tables] = {
     "constraints": {"iops": "400k/s", "p99": "1 ms", "capacity": "5 TB", "survives": 1},
     "objective": {"minimize": "drives"},
 }
-NUMBERS: Final = frozenset({"survives", "price", "power"})
 SEPARATE: Final = "/"
 """Between a table of the goal and its key, which may have dots."""
 LISTS: Final = {"price": "prices", "power": "watts"}
@@ -68,7 +67,7 @@ def _table(goal: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _read(table: str, name: str, value: Any) -> Any:
     """The TOML value of what was typed."""
-    if table in LISTS.values() or name in NUMBERS:
+    if table in LISTS.values() or name in ("survives", "price", "power"):
         try:
             number = float(value)
         except (TypeError, ValueError):

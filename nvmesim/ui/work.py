@@ -33,7 +33,6 @@ from nvmesim.ui.guard import NOWHERE, scenario_of, tables_of_text
 COARSE_REQUESTS: Final = 4_000
 MOST_WALL_S: Final = 60.0
 MOST_DUMPS: Final = 40
-DESIGNS: Final = (2, 4)
 MEMORY: Final = 2 << 30
 """Bytes of data that the process may hold; requests in flight may take half of them."""
 
@@ -140,9 +139,8 @@ def refine(job: Job, tables: Mapping[str, Any]) -> None:
 
 def designs_of(texts: Any) -> list[dict[str, Any]]:
     """Return the tables of the designs in TOML *texts*, two to four."""
-    few, many = DESIGNS
-    if not isinstance(texts, list) or not few <= len(texts) <= many:
-        raise InputError(f"compare {few} to {many} designs; add them on the Design page")
+    if not isinstance(texts, list) or not 2 <= len(texts) <= 4:
+        raise InputError("compare 2 to 4 designs; add them on the Design page")
     tables = [tables_of_text(text) for text in texts]
     for found in tables:
         scenario_of(found)

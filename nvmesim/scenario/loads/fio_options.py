@@ -24,7 +24,6 @@ DEFAULT_READ_PERCENT: Final = 50
 MAX_RANGE_SIZES: Final = 256
 OPS: Final[tuple[Op, Op]] = ("read", "write")
 _WHOLE: Final = re.compile(r"[0-9]{1,18}")
-_OFF: Final = ("0", "none", "")
 _SIZE: Final = re.compile(
     r"(0x[0-9a-f]{1,15}|[0-9]{1,18}(?:\.[0-9]{1,9})?)([kmgtp]?)(i?)b?", re.IGNORECASE
 )
@@ -122,7 +121,7 @@ def why_refused(option: str, value: str) -> str:
     ('reads back what it wrote, which is not modelled', '', '')
     """
     harmless = listed("fio", "harmless")
-    allowed = (harmless[option], "") if option in harmless else _OFF
+    allowed = (harmless[option], "") if option in harmless else ("0", "none", "")
     return "" if value in allowed else str(listed("fio", "refused").get(option, ""))
 
 

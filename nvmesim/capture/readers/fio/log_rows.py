@@ -344,7 +344,6 @@ _IOLOG_LINE: Final = (
     r"(?P<action>read|write|trim|sync|datasync|add|open|close)"
     r"(?: (?P<offset>[0-9]{1,18})(?: (?P<bytes>[0-9]{1,15}))?)?\s*$"
 )
-NS_PER_US: Final = 1000
 MAX_TIME_US: Final = 10**13
 MAX_LENGTH: Final = 2**40
 
@@ -372,7 +371,7 @@ def _iolog_blocks(source: Source, notes: Notes) -> Iterator[Block]:
         found = text.select(pl.col("line").str.extract_groups(_IOLOG_LINE)).unnest("line")
         found = found.with_columns(pl.col("time", "offset", "bytes").cast(pl.Int64))
         known = pl.col("time") <= MAX_TIME_US
-        clock = pl.when(known).then(pl.col("time")).otherwise(None) * NS_PER_US
+        clock = pl.when(known).then(pl.col("time")).otherwise(None) * 1000
         found = found.with_columns(issue_ns=clock)
         asked = found.filter(pl.col("action").is_in(OPS))
         good = asked.filter(
