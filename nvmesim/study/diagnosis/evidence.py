@@ -314,9 +314,7 @@ def log_likelihood_as_is(ratios: Floats, scale: ErrorScale) -> float:
     return float(log_likelihoods(ratios[None], scale, shared=AS_IS, freedom=freedom)[0])
 
 
-def log_likelihood(
-    ratios: Floats, scale: ErrorScale, *, unknown: bool = False, shared: float = CHANGED
-) -> float:
+def log_likelihood(ratios: Floats, scale: ErrorScale, *, unknown: bool = False) -> float:
     """Return the log density of *ratios* (float64[n]; NaN is left out) under one explanation.
 
     >>> scale = ErrorScale(np.array([0.1]), np.array([0.01]), ("iops",), (0,))
@@ -324,7 +322,7 @@ def log_likelihood(
     >>> near > far
     True
     """
-    return float(log_likelihoods(ratios[None], scale, unknown=unknown, shared=shared)[0])
+    return float(log_likelihoods(ratios[None], scale, unknown=unknown)[0])
 
 
 def log_likelihoods(

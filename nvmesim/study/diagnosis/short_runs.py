@@ -111,11 +111,9 @@ def digest(network: Network) -> bytes:
     return found.digest()
 
 
-def short_window(
-    scenario: ResolvedScenario, seed: int | None = None, least: int = REQUESTS, rounds: int = ROUNDS
-) -> Window | None:
+def short_window(scenario: ResolvedScenario, least: int, rounds: int) -> Window | None:
     """Return what a run of *least* requests counted after its warm-up; None if nothing ended."""
-    ready = prepare(scenario, seed=seed)
+    ready = prepare(scenario)
     return _window(ready, requests_of(ready, least, rounds))
 
 
