@@ -1,9 +1,10 @@
-"""Processes that tests start."""
+"""Processes that tests start, and waiting for what they do."""
 
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +18,13 @@ def child(command: list[str], **options: Any) -> Iterator[subprocess.Popen]:
         except BaseException:
             process.kill()
             raise
+
+
+def until(has_happened: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for what others do; what did not happen in time is the caller's to find."""
+    end = time.monotonic() + seconds
+    while not has_happened() and time.monotonic() < end:
+        time.sleep(0.002)
 
 
 def heed_ctrl_c() -> None:

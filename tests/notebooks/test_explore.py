@@ -2,12 +2,12 @@
 
 import re
 import sys
-import time
 
 import pytest
 
 import nvmesim as ns
 from nvmesim.errors import InputError
+from tests.children import until
 
 widgets = pytest.importorskip("ipywidgets")
 
@@ -77,9 +77,7 @@ def test_a_move_is_followed_by_a_first_look_and_then_refined():
     assert "how sure: …" in seen[0]  # it is not known yet
     assert "probably" not in seen[0]
     assert "95 % within" not in seen[0]
-    deadline = time.monotonic() + 60
-    while len(seen) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: len(seen) >= 2)
     assert "refining" not in seen[1]
     assert ", probably" in seen[1]
     assert [row[0] for row in passed(shown)] == ["2"]

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from nvmesim.study.measuring.machine import (
 )
 from nvmesim.study.measuring.measure import FIRST, Plan, checked, measure
 from nvmesim.study.measuring.rows import PLAN, options
+from tests.children import until
 from tests.study.simulated_fio import SimulatedRunner
 
 TESTS = Path(__file__).parents[2]
@@ -332,11 +332,12 @@ def loopback_ssh(tmp_path, monkeypatch):
     (wrapper / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {home}/config "$@"\n')
     (wrapper / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{wrapper}:{os.environ['PATH']}")
-    for _ in range(50):
+
+    def answers():
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    until(answers, 5)
     yield "bench"
     server.terminate()
     server.wait()
@@ -359,11 +360,8 @@ def test_what_another_machine_runs_ends_with_the_connection(loopback_ssh, tmp_pa
     line = f"trap 'echo ending; sleep 0.1; touch {told}; exit' TERM; sleep 30 & wait"
     with pytest.raises(InfrastructureError, match="not ended after"):
         Machine(loopback_ssh).run(["sh", "-c", line], timeout=3)
-    for _ in range(50):
-        if told.exists():
-            return
-        time.sleep(0.1)
-    pytest.fail("it goes on by itself")
+    until(told.exists, 5)
+    assert told.exists(), "it goes on by itself"
 
 
 DRIVES = (

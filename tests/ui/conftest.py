@@ -9,6 +9,7 @@ import uvicorn
 
 from nvmesim.ui.app import WARMING, create_app
 from nvmesim.ui.serve import HOST, LAST_S, listening
+from tests.children import until
 
 TOKEN = "a-secret-of-this-run"
 SMALL = """
@@ -46,23 +47,22 @@ class Page:
         how = {"content": body} if isinstance(body, bytes) else {"json": body}
         return self.client.post(f"/{TOKEN}/{path}", headers={"Origin": self.origin}, **how)
 
-    def news(self, job, seconds=60):
+    def news(self, job):
         """What the job publishes first."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            found = self.get(f"api/job/{job}").json()
-            if found["html"] or found["state"] != "running":
-                return found
-        raise AssertionError(f"nothing came for {seconds} s")
+        return self._polled(job, lambda found: found["html"] or found["state"] != "running")
 
-    def wait(self, job, state="done", seconds=120):
+    def wait(self, job, state="done"):
+        found = self._polled(job, lambda found: found["state"] != "running")
+        assert found["state"] == state, found["error"]
+        return found
+
+    def _polled(self, job, is_asked_for, seconds=120):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             found = self.get(f"api/job/{job}").json()
-            if found["state"] != "running":
-                assert found["state"] == state, found["error"]
+            if is_asked_for(found):
                 return found
-            time.sleep(0.05)
+            time.sleep(0.01)
         raise AssertionError(f"the job was still running after {seconds} s: {found['what']}")
 
 
@@ -88,9 +88,7 @@ def warmed(server):
 
     One that may hold next to nothing would fail every test that is given it, much later.
     """
-    end = time.monotonic() + 60
-    while not server.started and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: server.started)
     for thread in threading.enumerate():
         if thread.name == WARMING:
             thread.join(300)

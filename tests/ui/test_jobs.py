@@ -20,7 +20,7 @@ from nvmesim.ui.answer import designs_in, with_designs
 from nvmesim.ui.app import create_app
 from nvmesim.ui.guard import tables_of_text
 from nvmesim.ui.jobs import Jobs, Scratch
-from tests.children import child
+from tests.children import child, until
 from tests.faults.conftest import CODE
 from tests.ui.conftest import SMALL
 
@@ -28,9 +28,7 @@ from tests.ui.conftest import SMALL
 def stopped(page):
     """A design whose process is alive and does nothing; its number."""
     job = page.api.jobs.start("refine", {"tables": tables_of_text(SMALL)})
-    end = time.monotonic() + 30
-    while job.worker is None and time.monotonic() < end:
-        time.sleep(0.001)
+    until(lambda: job.worker is not None)
     number = job.worker._process.pid
     os.kill(number, signal.SIGSTOP)
     return job.id, number
@@ -61,9 +59,7 @@ def test_a_process_that_was_killed_is_replaced_before_it_is_missed(page):
     pool = page.api.jobs
 
     def at_hand():
-        end = time.monotonic() + 60
-        while len(pool._idle) < jobs.IDLE and time.monotonic() < end:
-            time.sleep(0.01)
+        until(lambda: len(pool._idle) >= jobs.IDLE)
         return {worker._process.pid for worker in pool._idle}
 
     pool.warm()
@@ -82,9 +78,7 @@ def test_memory_is_bounded(page, monkeypatch):
     small = Jobs(page.api._folder)
     try:
         job = small.start("refine", {"tables": tables_of_text(SMALL)})
-        end = time.monotonic() + 60
-        while job.state == "running" and time.monotonic() < end:
-            time.sleep(0.05)
+        until(lambda: job.state != "running")
         assert job.state == "failed"
         assert "--max-memory" in job.to_json()["error"]
     finally:
@@ -106,9 +100,7 @@ def test_an_app_that_still_warms_ends_at_once(tmp_path):
     pool = Jobs(tmp_path)
     warming = threading.Thread(target=pool.warm, daemon=True)
     warming.start()
-    end = time.monotonic() + 60
-    while (pool._warming is None or pool._warming.worker is None) and time.monotonic() < end:
-        time.sleep(0.001)
+    until(lambda: pool._warming is not None and pool._warming.worker is not None)
     os.kill(pool._warming.worker._process.pid, signal.SIGSTOP)
     pool.close()
     warming.join(60)
@@ -135,9 +127,7 @@ def test_what_a_killed_app_left_is_swept_by_the_next(tmp_path, monkeypatch):
     command = [sys.executable, "-c", CODE, "ui", "--no-browser"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as app:
         try:
-            end = time.monotonic() + 60
-            while not list(tmp_path.glob("nvmesim-ui-*/lock")) and time.monotonic() < end:
-                time.sleep(0.05)
+            until(lambda: list(tmp_path.glob("nvmesim-ui-*/lock")))
             (left,) = tmp_path.glob("nvmesim-ui-*")
             monkeypatch.setattr(jobs.tempfile, "tempdir", str(tmp_path))
             other = Scratch()
