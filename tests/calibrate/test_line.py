@@ -298,3 +298,19 @@ def test_many_writes_that_take_longer_than_a_remote_disk_wait_for_a_ceiling():
     fit = fit_drive([row(size * K, 16, iops, depth=16) for size, iops in ((4, 4395), (256, 4170))])
     two = row(4 * K, 16, 8780.0, drives=2, depth=16)
     assert predicted(fit, two) == pytest.approx(8780, rel=0.05)
+
+
+def test_a_lone_large_read_is_of_no_die_and_tells_a_bandwidth_roughly():
+    """1712 KiB one at a time: no die reads that at once, and a small read takes no 0.45 ms.
+
+    The NVMe of a GB10 (github file 57125584063); four in flight move 7.36 GB/s.
+    """
+    lone = row(1712 * K, 1, 2215.48, read=1.0)
+    fit = fit_drive([lone])
+    assert not fit.misses
+    assert predicted(fit, lone) == pytest.approx(lone.iops, rel=0.1)
+    assert 12e3 < predicted(fit, row(4 * K, 1, 1.0, read=1.0)) < 22e3
+    width = fit.profile.read_bandwidth
+    assert lone.iops * lone.block_size < width.value < 7.36e9 < width.high
+    stream = Point("", 1.0, False, 1 * M, 1, 32, 3e3, None)
+    assert fit_drive([lone, stream]).profile.read_bandwidth.value < 4.5e9

@@ -13,7 +13,11 @@ from nvmesim.calibrate.drive.batch_service import (
     law_of_rounds,
 )
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR, Explanation
-from nvmesim.calibrate.drive.large_reads import fit_large_reads, with_larger_reads
+from nvmesim.calibrate.drive.large_reads import (
+    fit_large_reads,
+    with_bytes_of_lone,
+    with_larger_reads,
+)
 from nvmesim.calibrate.drive.open_ceilings import SLOW_ODDS, is_slow
 from nvmesim.calibrate.drive.read_side import (
     CLEAN,
@@ -43,6 +47,8 @@ MIX_REQUESTS: Final = 40_000
 BEHIND: Final = 4
 """Drain of a disk behind a rate limit, in units of the limit. Assumed: it is seldom what limits."""
 UNIT: Final = 4096
+LARGEST_UNIT: Final = 1 << 18
+"""Bytes of reads of one size, up to which each is taken to be of one die. Assumed."""
 STREAMING: Final = 128 << 10
 """Bytes of the smallest writes from which on rows tell a bandwidth, and nothing of requests."""
 LIMITED: Final[dict[Ceiling | None, tuple[Limit, ...]]] = {
@@ -132,6 +138,11 @@ def _with_reads(
         if bound is not None:
             return Explanation(template).having(bound)
         size = min(p.block_size for p in large)
+        if size == max(p.block_size for p in large) > LARGEST_UNIT and host.link.kind == "pcie":
+            lone = with_larger_reads(with_bytes_of_lone(template, large), host)
+            profile, told = fit_large_reads(lone, host, large, evidence.tell)
+            evidence.notes.append("no small reads: how long they take is assumed")
+            return Explanation(profile, told_by_large=tuple(told))
         small = [p for p in large if p.block_size == size]
         large = [p for p in large if p.block_size != size]
         template = with_numbers(template, {"read.unit": size})

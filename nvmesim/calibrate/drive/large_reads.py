@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from nvmesim.array_types import Floats
 from nvmesim.calibrate.bench import BenchHost, measure
+from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR
 from nvmesim.calibrate.drive.laws import ALONE, SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
@@ -13,7 +14,7 @@ from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS
 from nvmesim.calibrate.evidence import with_span
 from nvmesim.calibrate.infer.optimum import Solution, Values, intervals, misfit, solve, solved
 from nvmesim.calibrate.infer.problem import Parameter
-from nvmesim.calibrate.points import Point, sources
+from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.catalog.links import command_ceiling
 from nvmesim.catalog.profile import DriveProfile, Quantity
 from nvmesim.catalog.quantity import with_numbers
@@ -61,6 +62,10 @@ ten drives take 0.16 to 1.7 of such a read more than that and their bytes (R22, 
 U07, W01, W07, Y04, B07 of `calibration/held-out`)."""
 LARGE_SD: Final = 0.8
 """Standard deviation of its logarithm, of the same drives."""
+OF_LONE: Final = Expected(1.6, 0.35)
+"""Bytes/s of a drive, in units of those of a lone read of 1 MiB and more after a usual latency.
+Source: four drives move 1.25 to 2.3 times as many (S10, S15, E03, R125 of `calibration/held-out`).
+"""
 MIDDLE: Final = 1 << 16
 """Bytes of the largest reads that tell it: larger ones hardly feel a command."""
 
@@ -79,6 +84,22 @@ def with_larger_reads(profile: DriveProfile, host: BenchHost) -> DriveProfile:
     if host.link.kind == "pcie":
         numbers["read.serial"] = SERIAL
     return with_numbers(profile, numbers)
+
+
+def with_bytes_of_lone(profile: DriveProfile, points: Sequence[Point]) -> DriveProfile:
+    """*profile* that moves about as much as large reads *points*, one at a time, tell it can.
+
+    Nothing that sequential rows or a data sheet tell is changed.
+    """
+    profile = with_numbers(profile, {"read.channel": CHANNEL_PS / 10})
+    if profile.read_bandwidth.basis != "assumed":
+        return profile
+    p = max(points, key=lambda p: p.iops * p.block_size / p.targets)
+    took = p.outstanding / p.iops
+    told = OF_LONE.value * p.block_size / max(took - LONE_S[True], took / 2)
+    value, factor = min(profile.read_bandwidth.value, told), math.exp(1.96 * OF_LONE.sd)
+    width = Quantity(value=value, low=value / factor, high=value * factor, basis="assumed")
+    return with_numbers(profile, {"read_bandwidth": width})
 
 
 def fit_large_reads(
