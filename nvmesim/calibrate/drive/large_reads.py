@@ -32,6 +32,8 @@ LONE_ERROR: Final = 0.15
 """Standard error of the logarithm of what pages and bytes make of one large read at a time. Source:
 seven drives of `calibration/held-out` move 1.0 to 1.6 times the bytes that their lone reads tell so
 (P02, R22, S02, S10, S11, S12, S15)."""
+LONE_MOVES: Final = 1.26
+"""Bytes/s of a drive in units of what two sizes of its lone reads tell: the middle of those."""
 ROOMY: Final = 1.5
 """So much more than commands or bytes need, channels do together: they are no ceiling."""
 CHANNEL_PS: Final = 5e6

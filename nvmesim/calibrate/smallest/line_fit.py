@@ -23,6 +23,7 @@ from nvmesim.calibrate.drive import laws, open_ceilings
 from nvmesim.calibrate.drive.batch_service import served_in_rounds
 from nvmesim.calibrate.drive.explanations import LEAST, Explanation
 from nvmesim.calibrate.drive.gate import MISS
+from nvmesim.calibrate.drive.large_reads import LONE_MOVES
 from nvmesim.calibrate.drive.read_side import BEYOND, Progress, host_ps
 from nvmesim.calibrate.drive.starting_point import SHEET_KEYS, SLOWEST_FLASH_S, fit_stream
 from nvmesim.calibrate.drive.write_side import with_writes
@@ -180,9 +181,8 @@ def fit_bytes(
     is_less = size < LARGE and moved < NEAR_ALL * least
     if host.link.kind != "pcie" or is_less or not is_waiting:
         return None
-    lone = host.sheet.get("read_latency", Expected(LONE_S[True], laws.LONE_DOUBT[True]))
-    lone_ps, sd = lone.value * 1e12, lone.sd
-    latency = Parameter("latency", lone_ps, lone_ps / 5, 5 * lone_ps, prior_sd=sd, told=False)
+    lone, sd = host.sheet.get("read_latency", Expected(LONE_S[True], laws.LONE_DOUBT[True]))
+    latency = Parameter("latency", 1e12 * lone, 2e11 * lone, 5e12 * lone, prior_sd=sd, told=False)
     top, rate_sd = READS_AT_ONCE / LONE_S[True], OPEN_SD
     if stated := host.sheet.get("random_read"):
         top, rate_sd = open_ceilings.open_ceiling(host.link, size, 1.0, read=True, stated=stated)
@@ -197,7 +197,7 @@ def fit_bytes(
     ]
     keys = ("read.base", "read.die", "commands")
     columns = {key: np.array([d[key].value for d in drives]) for key in keys}
-    profile = _with_reads(profile, lone_ps, top, size, None)
+    profile = _with_reads(profile, 1e12 * lone, top, size, None)
     wanted = dict.fromkeys(keys, "reads of 4 KiB at depth 1, and at a depth where IOPS stay")
     note = "reads: as many bytes as there are; no row tells how long a small one takes"
     profile = with_draws(profile, columns, sources(points), keys)
@@ -215,8 +215,7 @@ def _fitted(
     fit = solved(points, host, make, parameters, effort=0.5, shape=False)
     problem = fit.problem
     figures = problem.simulate(fit.optimum.values, 1, 1.0)
-    first = np.unique(problem.run, return_index=True)[1]
-    off = (figures - problem.measured)[first]
+    off = (figures - problem.measured)[np.unique(problem.run, return_index=True)[1]]
     drives = [dict(quantities(make(at))) for at in fit.draws]
     ordered = sorted(parameters, key=lambda p: not p.told)
     keys = {key: p for p in ordered for key in KEYS[op, kind][p.name]}
@@ -273,6 +272,8 @@ def _parameters(
         elif _is_lone_flash(points):
             each = 4096 / line.bandwidth * 1e12
             found.append(Parameter("transfer", each, low=each / 10, high=4 * each))
+            if min(p.block_size for p in points) >= LARGE:
+                beyond = min(beyond, LONE_MOVES * line.bandwidth)
             start = max(beyond, 1.05 * moved)
             bandwidth = Parameter(
                 "bandwidth", start, 1.02 * moved, 4 * start, prior_sd=beyond_sd, told=False
@@ -429,8 +430,7 @@ def smaller(
         least = min(side.cost for side, _ in lines)
         if evidence(off, _numbers(best, points)) <= least - GAIN:  # it earns its numbers
             continue
-        is_read = points is reads
-        made = [(_adopted(e, side, is_read=is_read), w * share)
+        made = [(_adopted(e, side, is_read=points is reads), w * share)
                 for e, w in likely for side, share in lines]  # fmt: skip
         worse = [_off_all(made[0][0].profile, host, p) - _off_all(best.profile, host, p)
                  for p in rest]  # fmt: skip
