@@ -324,3 +324,12 @@ def test_two_sizes_of_lone_large_reads_tell_about_the_bandwidth():
     deep = row(18360 * K, 1, 1.0, read=1.0, depth=8)
     assert predicted(fit, deep) == pytest.approx(246.7, rel=0.3)
     assert fit.profile.read_bandwidth.high > 6e9
+
+
+@pytest.mark.parametrize(("size", "iops"), [(128 * K, 5000.0), (1 * M, 1500.0)])
+def test_a_lone_large_write_tells_how_long_one_takes(size, iops):
+    """Alone it waits for no drain: what the host and the link leave is the drive's own time."""
+    lone = row(size, 1, iops)
+    fit = fit_drive([lone])
+    assert not fit.misses
+    assert predicted(fit, lone) == pytest.approx(iops, rel=0.05)

@@ -259,7 +259,16 @@ def with_written_bytes(
     rate = max(p.iops * p.block_size / p.targets for p in writes)
     drain = max(profile.dies.value / profile.write.program.value, 2e-12 * rate / 4096)
     profile = with_numbers(profile, {"write.program": profile.dies.value / drain})
-    return fit_stream(profile, host, writes, "write_bandwidth", sources(writes), LONE_S[False])
+    profile = fit_stream(profile, host, writes, "write_bandwidth", sources(writes), LONE_S[False])
+    if not all(p.outstanding <= laws.SHALLOW * p.targets for p in writes):
+        return profile
+
+    def made(at: Values) -> DriveProfile:  # alone they wait for no drain
+        return with_numbers(profile, {"write.base": at["base"]})
+
+    took = 1e12 * min(p.outstanding / p.iops for p in writes)
+    base = Parameter("base", took / 2, low=took / 100, high=took)
+    return made(solved(writes, host, made, [base], rounds=STREAM_ROUNDS, shape=False).best)
 
 
 def with_stream_commands(
