@@ -25,7 +25,7 @@ from nvmesim.predict.simulate import compare, simulate
 from nvmesim.scenario.load import scenario_from_dict
 from nvmesim.show.answer import asked
 from tests.predict.scenarios import CPU, DRIVE, scenario
-from tests.servers import bare
+from tests.servers import bare, one_server
 
 MANY = {"threads": 16, "outstanding": 64}
 
@@ -427,10 +427,7 @@ def test_a_large_command_takes_the_slower_of_data_path_and_port(read: float) -> 
 
 
 def test_large_requests_are_fewer_and_do_as_much_in_all():
-    found = [
-        bare(scenario(block_size=size, threads=2, outstanding=64))
-        for size in ("1 MiB", "4 MiB")
-    ]
-    assert found[1].requests < 0.5 * found[0].requests
-    rates = [size * result.total.iops.value for size, result in zip((1, 4), found, strict=True)]
-    assert rates[1] == pytest.approx(rates[0], rel=0.05)
+    loads = [{"block_size": f"{size} MiB", "threads": 2, "outstanding": 64} for size in (1, 4)]
+    small, large = (bare(one_server("intel-p4610-1.6tb", load, 2)) for load in loads)
+    assert large.requests < 0.5 * small.requests
+    assert 4 * large.total.iops.value == pytest.approx(small.total.iops.value, rel=0.05)
