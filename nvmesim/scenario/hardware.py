@@ -119,7 +119,9 @@ def _memory(spec: SocketSpec, cpu: CpuProfile, key: str, notes: ResolveNotes) ->
         return float(stated.bandwidth)
     channels, rate = stated.channels or cpu.memory_channels, stated.rate or cpu.memory_rate
     if spec.memory is True:
-        notes.assume(f"{key}.memory: {channels} channels of {rate}, all that {cpu.name} has")
+        is_stated = "memory_channels" in cpu.model_fields_set
+        why = f"all that {cpu.name} has" if is_stated else f"usual with PCIe {cpu.pcie_generation}"
+        notes.assume(f"{key}.memory: {channels} channels of {rate}, {why}")
     try:
         return links.memory_bandwidth(channels, rate)
     except UnitError as error:
