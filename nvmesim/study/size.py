@@ -211,10 +211,10 @@ def rule_ghz_per_miops(load: Demand) -> float:
     return load.cycles(asleep=0.87) / 1e3 / (2 * load.utilization)
 
 
-def smt_ghz_per_miops(load: Demand) -> float:
+def smt_ghz_per_miops(load: Demand, smt_yield: float = 1.25) -> float:
     """GHz in all per million requests a second when siblings share their core."""
     cores = REFERENCE_CORES
-    done = _work(cores, 2, 1.25)[1]
+    done = _work(cores, 2, smt_yield)[1]
     at = min(len(done) - 1, round(load.utilization * (len(done) - 1)))
     return load.cycles(1 - load.utilization) / 1e3 * cores / max(float(done[at]), 1e-9)
 

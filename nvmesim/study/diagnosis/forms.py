@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nvmesim.catalog.load import get
+from nvmesim.catalog.profile import DriveProfile
 from nvmesim.scenario.hardware import VMD_LANES
 from nvmesim.study.diagnosis.server import Server, Variant
 from nvmesim.study.diagnosis.short_runs import Change
@@ -178,12 +179,14 @@ def _slow_drives(server: Server) -> Iterator[Variant]:
             change = server.last_drive(delay=f"{late} us")
             yield Variant(f"one drive ({last}) answers {late} us late", change, "delay")
         for share in THROTTLED:
-            change = server.last_profile(
-                commands=f"{profile.commands.value * share:.0f}/s",
-                read_bandwidth=f"{profile.read_bandwidth.value * share:.0f} B/s",
-                write_bandwidth=f"{profile.write_bandwidth.value * share:.0f} B/s",
-            )
+            change = server.last_profile(**_throttled(profile, share))
             yield Variant(f"one drive ({last}) throttles to {share:.0%}", change, "one")
+
+
+def _throttled(profile: DriveProfile, share: float) -> Change:
+    return {"commands": f"{profile.commands.value * share:.0f}/s",
+            "read_bandwidth": f"{profile.read_bandwidth.value * share:.0f} B/s",
+            "write_bandwidth": f"{profile.write_bandwidth.value * share:.0f} B/s"}  # fmt: skip
 
 
 def _fresh(server: Server) -> Iterator[Variant]:
