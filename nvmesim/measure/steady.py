@@ -398,7 +398,7 @@ class RunLoad:
     in_flight: int = 0
     """Requests that a closed loop keeps; there is no warm-up shorter than a few rounds."""
     share: float = 1.0
-    """Of the requests of small ones that do: large ones are each the sum of many visits."""
+    """Part of the usual run that suffices: a request of many MiB visits as much as many do."""
     servers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """int64[n_stations]: servers where requests queue for service, else 0; empty: not looked at."""
     buffers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -347,7 +347,7 @@ def of_drives(load: RunLoad, net: Network) -> RunLoad:
 
 
 LARGE: Final = 1 << 20
-"""Bytes of the smallest request from which on fewer are simulated, each as many visits. Assumed."""
+"""Bytes from which on fewer requests are simulated, in proportion, if all are as large. Assumed."""
 
 
 def load_of(lowered: Lowered) -> RunLoad:

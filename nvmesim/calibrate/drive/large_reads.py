@@ -10,7 +10,7 @@ from nvmesim.calibrate.datasheet import Expected
 from nvmesim.calibrate.drive.explanations import MODEL_ERROR
 from nvmesim.calibrate.drive.laws import ALONE, SHALLOW
 from nvmesim.calibrate.drive.read_side import Progress
-from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS
+from nvmesim.calibrate.drive.starting_point import FEW_BYTES, FEW_REQUESTS, likely
 from nvmesim.calibrate.evidence import with_span
 from nvmesim.calibrate.infer.optimum import Solution, Values, intervals, misfit, solve, solved
 from nvmesim.calibrate.infer.problem import Parameter
@@ -99,9 +99,8 @@ def with_bytes_of_lone(profile: DriveProfile, points: Sequence[Point]) -> DriveP
     p = max(points, key=lambda p: p.iops * p.block_size / p.targets)
     took = p.outstanding / p.iops
     told = OF_LONE.value * p.block_size / max(took - LONE_S[True], took / 2)
-    value, factor = min(profile.read_bandwidth.value, told), math.exp(1.96 * OF_LONE.sd)
-    width = Quantity(value=value, low=value / factor, high=value * factor, basis="assumed")
-    return with_numbers(profile, {"read_bandwidth": width})
+    told = min(profile.read_bandwidth.value, told)
+    return with_numbers(profile, {"read_bandwidth": likely(told, OF_LONE.sd, "assumed")})
 
 
 def fit_large_reads(

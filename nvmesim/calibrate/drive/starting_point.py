@@ -290,7 +290,7 @@ def with_stream_commands(
     elif read and most and host.link.kind == "pcie":
         stated = host.sheet.get("random_read")
         value, sd = open_ceilings.open_ceiling(host.link, SMALL, most, read=True, stated=stated)
-        rate = _within(value, sd, "assumed", least=most)
+        rate = likely(value, sd, "assumed", least=most)
     else:
         return profile
     return with_numbers(profile, {"commands" if read else "write.commands": rate})
@@ -386,13 +386,17 @@ def blank_bandwidth(points: Sequence[Point], host: BenchHost, *, read: bool) -> 
     if link.kind != "pcie" and not known:
         return Quantity(value=max(7e9 if read else 5e9, 2 * moved))  # the link is less
     usual, sd = open_ceilings.open_bandwidth(link, moved, read=read, stated=known)
-    return _within(usual, sd, "datasheet" if stated else "assumed")
+    return likely(usual, sd, "datasheet" if stated else "assumed")
 
 
-def _within(
+def likely(
     usual: float, sd: float, basis: Literal["datasheet", "assumed"], least: float = 0.0
 ) -> Quantity:
-    """A number that is *usual*, *sd* the deviation of its logarithm, and no less than *least*."""
+    """Return a number that is *usual*, *sd* the deviation of its logarithm, and *least* at least.
+
+    >>> likely(100.0, 0.5, "assumed", least=50.0).low
+    50.0
+    """
     low, high = max(least, usual * math.exp(-1.96 * sd)), usual * math.exp(1.96 * sd)
     return Quantity(value=usual, low=low, high=high, basis=basis)
 
