@@ -83,13 +83,13 @@ def test_a_ceiling_that_only_large_writes_tell_is_theirs(consumer):
 
 
 def test_small_writes_may_last_far_less_than_large_ones_move():
-    """4 KiB alone and 1 MiB at depth: fresh flash moves as many bytes; what lasts, a fifth."""
+    """4 KiB alone and 1 MiB at depth: fresh flash moves as much, what lasts a fifth."""
     deep = Point("", 0.0, False, M, 4, 32, 2600.0, None)
     fit = fit_drive([row(4 * K, 1, 60e3), deep])
     moved = 2600.0 * M
     found = predicted(fit, Point("", 0.0, True, 4 * K, 8, 64, 1.0, None)) * 4 * K
-    assert found == pytest.approx(0.95 * moved, rel=0.1)
-    assert 0.05 < np.mean(ceilings(fit) < 0.5) < 0.3  # a fifth, less those above by chance, of 32
+    assert 0.4 * moved < found < 0.9 * moved
+    assert 0.05 < np.mean(ceilings(fit) < 0.5) < 0.3
 
 
 @pytest.mark.parametrize("read", [1.0, 0.0])

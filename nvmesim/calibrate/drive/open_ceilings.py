@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,17 +12,23 @@ from nvmesim.calibrate.points import Point
 from nvmesim.catalog.links import Link
 
 SHEET_CEILING: Final = {
-    "pcie": {True: (0.57, 0.35), False: (0.25, 0.8)},
-    "sata": {True: (0.45, 0.3), False: (0.35, 0.4)},
+    "pcie": {True: (0.57, 0.35), False: (0.22, 1.0)},
+    "sata": {True: (0.53, 0.25), False: (0.47, 0.4)},
 }
 """Most small random requests/s of flash behind PCIe or SATA, as a share of the bytes of its link,
 and the standard deviation of its logarithm, for reads (true) and for writes. Source: PCIe reads,
 data sheets of 35 drives of Gen3 to Gen5 (0.39 to 0.84, 0.27), with some doubt more, as older and
-smaller drives stay below their family's sheet; PCIe writes, rows of four jobs or more of nine
-sources of `calibration/held-out` (0.10 to 0.82, mean 0.25, 0.66): they are mostly of fresh flash,
-of which sheets say nothing (what lasts: 0.10). SATA, saturated rows of eight and of ten drives of
-`calibration/held-out` (0.26 to 0.53, mean 0.43, 0.26; 0.18 to 0.65, mean 0.34, 0.36); data sheets
-state 0.64 to 0.68 for reads."""
+smaller drives stay below their family's sheet; PCIe writes, 89 sources of `calibration/held-out`,
+where depth or threads ended 35 (0.20 to 0.25, 1.15 to 1.57). SATA, saturated rows of nineteen
+drives of `calibration/held-out` each (0.26 to 0.67, median 0.55, 0.25; 0.19 to 0.71, median 0.50,
+0.36); data sheets state 0.64 to 0.68 for reads."""
+SLOWER: Final = {True: (0.25, 0.12, 1.0), False: (0.0, 1.0, 1.0)}
+"""Share of devices behind PCIe of which far less than `SHEET_CEILING` holds (rented by parts, disks
+of guests, drives without memory of their own), what these do as a share of the link, and the
+deviation of its logarithm. Source: most small random reads/s of 126 sources of
+`calibration/held-out`, of which depth or threads ended 64 (a fifth did 0.09, 1.0, the others 0.58,
+0.37; of 64 sources with a lone read half did 0.15, 1.1, the others 0.48, 0.31). Of writes
+`SHEET_CEILING` holds them all."""
 
 REMOTE: Final = Expected(50e3, 1.2)
 """The same, requests/s, of a disk behind a network: 95 % are within 5k and 500k. Sources: what the
@@ -35,6 +40,8 @@ SMALL, DEEP = 8192, 16
 """Bytes up to which, and requests in flight of a drive from which on a row tells requests/s."""
 FURTHEST: Final = 3.0
 """Such deviations that a drive may be above all data sheets. Assumed."""
+LAST, STEPS = 5.0, 2001
+"""Where a distribution is cut off, in such deviations, and points at which it is looked at."""
 
 
 def usual_ceiling(link: Link, *, read: bool) -> tuple[float, float]:
@@ -42,7 +49,7 @@ def usual_ceiling(link: Link, *, read: bool) -> tuple[float, float]:
 
     >>> from nvmesim.catalog.links import parse_link
     >>> usual_ceiling(parse_link("sata3"), read=True)
-    (0.45, 0.3)
+    (0.53, 0.25)
     """
     return SHEET_CEILING.get(link.kind, SHEET_CEILING["pcie"])[read]
 
@@ -58,13 +65,41 @@ def open_ceiling(
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
     >>> [round(open_ceiling(gen4, 4096, top, read=True)[0], -3) for top in (12e3, 900e3, 2e6)]
-    [1096000.0, 1247000.0, 2227000.0]
+    [966000.0, 1246000.0, 2244000.0]
     """
+    return _above(_modes(link, size, read=read, stated=stated), top)
+
+
+LATE: Final = Expected(0.17, 1.1)
+"""As `SLOWER`, of all devices whose lone read takes `laws.LATE_READ_S` to `laws.SLOW_READ_S`.
+Source: thirteen sources of `calibration/held-out`, four cut off by their depth (0.03 to 0.81, half
+of them 0.03 to 0.10)."""
+
+
+def late(link: Link) -> Expected:
+    """Most small random reads/s of a device on *link* whose lone read takes long.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> round(late(parse_link("pcie3 x4")).value, -3)
+    163000.0
+    """
+    return Expected(LATE.value * built_for(link) / COMMAND, LATE.sd)
+
+
+Mode = tuple[float, float, float]
+"""Share of devices, what they do, and the deviation of its logarithm."""
+
+
+def _modes(link: Link, size: int, *, read: bool, stated: Expected | None = None) -> list[Mode]:
+    """How requests/s of a drive are distributed before rows are looked at."""
     if stated:
-        return _above(*stated, top)
-    share, sd = usual_ceiling(link, read=read)
-    size = size if link.kind == "pcie" else min(size, COMMAND)  # SATA: larger ones fill the link
-    return _above(share * built_for(link) / size, sd, top)
+        return [(1.0, *stated)]
+    usual, sd = usual_ceiling(link, read=read)
+    if link.kind == "sata":  # larger ones fill the link
+        return [(1.0, usual * built_for(link) / min(size, COMMAND), sd)]
+    share, slower, slower_sd = SLOWER[read]
+    unit = built_for(link) / size
+    return [(1 - share, usual * unit, sd), (share, slower * unit, slower_sd)]
 
 
 USUAL_LANES: Final = 4
@@ -82,46 +117,21 @@ def built_for(link: Link) -> float:
     return link.raw_bytes_per_s * max(1.0, usual / link.lanes)
 
 
-FRESH: Final = (0.95, 0.15, 0.8)
-"""Most small random writes/s of flash behind PCIe as a share of what its large writes move, the
-deviation of its logarithm, and the share of measured drives of which that holds. Source: rows of
-four jobs or more of nine drives in `calibration/held-out`, hardly ever brought to a steady state:
-0.81 to 1.18 of eight."""
-STEADY: Final = (0.18, 0.45)
-"""The same of what lasts, of the other drives. Source: data sheets of 25 drives for servers (0.05
-to 0.37)."""
+FRESH: Final = (0.45, 0.95, 0.15)
+"""Share of devices behind PCIe that write flash that is fresh, or a cache that lasts: most small
+random writes/s of these as a share of what large writes move, and the deviation of its logarithm.
+Source: saturated rows of 37 sources of `calibration/held-out` (sixteen do 0.75 to 1.4)."""
+STEADY: Final = (0.2, 0.8)
+"""The same of the others. Source: the other 21 sources (below 0.6); data sheets of 25 drives for
+servers (0.05 to 0.37)."""
 STATED_FRESH: Final = 0.3
 """Share of drives whose sheet states what lasts, that are measured fresh: three of eleven of
 `calibration/held-out`."""
 
 
-@dataclass(frozen=True)
-class OtherMode:
-    """A second ceiling of writes, 1/s: flash is fresh, or in the state that lasts."""
-
-    share: float
-    """Of the drives that have this one"""
-    value: Expected
-    top: float
-    """Writes/s that a row shows"""
-    is_lower: bool
-
-    def mixed(self, rates: Floats) -> Floats:
-        """*rates*, draws of the first ceiling, of which some are this one.
-
-        >>> drawn = OtherMode(0.2, Expected(122e3, 0.45), 20e3, True).mixed(np.full(1000, 646e3))
-        >>> [round(float(q), -4) for q in np.quantile(drawn, (0.025, 0.5))]
-        [70000.0, 650000.0]
-        """
-        rng = np.random.default_rng(5)
-        drawn = self.value.value * np.exp(self.value.sd * rng.standard_normal(len(rates)))
-        other = np.clip(drawn, self.top, rates) if self.is_lower else np.maximum(drawn, rates)
-        return np.where(rng.random(len(rates)) < 1 - self.share, rates, other)
-
-
 def open_writes(
     link: Link, size: int, top: float, moved: float | None, *, stated: Expected | None = None
-) -> tuple[float, float, OtherMode | None]:
+) -> tuple[float, float]:
     """As `open_ceiling` of writes, where large writes move as many bytes/s as *moved* would.
 
     None: no row tells.
@@ -129,16 +139,14 @@ def open_writes(
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
     >>> [round(open_writes(gen4, 4096, 20e3, moved)[0], -3) for moved in (None, 680e3)]
-    [481000.0, 646000.0]
+    [423000.0, 403000.0]
     """
-    if moved is None or link.kind != "pcie" or FRESH[0] * moved < top:
-        return *open_ceiling(link, size, top, read=False, stated=stated), None
-    fresh = Expected(FRESH[0] * moved, FRESH[1])
-    steady = stated or Expected(STEADY[0] * moved, STEADY[1])
-    if stated is None:
-        return *fresh, OtherMode(1 - FRESH[2], steady, top, is_lower=True)
-    other = OtherMode(STATED_FRESH, fresh, top, is_lower=False)
-    return *_above(*steady, top), other if steady.value < fresh.value / 2 else None
+    share, fresh, sd = FRESH
+    if moved is None or link.kind != "pcie" or fresh * moved < top:
+        return open_ceiling(link, size, top, read=False, stated=stated)
+    share = STATED_FRESH if stated else share
+    lasting = stated or (STEADY[0] * moved, STEADY[1])
+    return _above([(share, fresh * moved, sd), (1 - share, *lasting)], top)
 
 
 def sheet_odds(link: Link, size: int, rate: float, stated: Expected | None = None) -> float:
@@ -149,12 +157,14 @@ def sheet_odds(link: Link, size: int, rate: float, stated: Expected | None = Non
 
     >>> from nvmesim.catalog.links import parse_link
     >>> [round(sheet_odds(parse_link("pcie3 x4"), 4096, rate), 2) for rate in (255e3, 600e3)]
-    [0.09, 1.0]
+    [0.17, 1.0]
     """
-    share, sd = usual_ceiling(link, read=True)
-    usual, sd = stated or (share * link.raw_bytes_per_s / size, sd)
-    below = math.log(usual / rate) / sd
-    return math.exp(-(max(0.0, below) ** 2) / 2)
+    modes = _modes(link, size, read=True, stated=stated)
+    usual = modes[0][1]
+    if not stated:
+        rate *= built_for(link) / link.raw_bytes_per_s
+    here, there = _density(modes, np.log([min(rate, usual), usual]))
+    return float(here / there)
 
 
 SHEET_BANDWIDTH: Final = {True: (0.84, 0.3), False: (0.51, 0.5)}
@@ -242,17 +252,25 @@ def open_bandwidth(
     4.0
     """
     share, sd = SHEET_BANDWIDTH[read]
-    usual, sd = stated or (share * built_for(link), sd)
-    return _above(usual, sd, max(top, 1.0))
+    return _above([(1.0, *(stated or (share * built_for(link), sd)))], max(top, 1.0))
 
 
-def _above(usual: float, sd: float, top: float) -> tuple[float, float]:
-    """Median, and deviation of the logarithm, of what is usually *usual* and not below *top*."""
-    from scipy.special import ndtr, ndtri
+def _density(modes: Sequence[Mode], logarithms: Floats) -> Floats:
+    """Density of *modes* at *logarithms*, up to a factor."""
+    shares, middles, sds = np.array(modes).T
+    off = (logarithms[:, None] - np.log(middles)) / sds
+    out: Floats = np.exp(-off * off / 2) @ (shares / sds)
+    return out
 
-    middle = max(math.log(usual), math.log(top) - FURTHEST * sd)  # no data sheet says as much
-    least = (math.log(top) - middle) / sd
-    beyond = float(ndtr(-least))
-    mean = math.exp(-least * least / 2) / math.sqrt(2 * math.pi) / beyond  # of the normal above it
-    wide = math.sqrt(1 + least * mean - mean * mean)
-    return math.exp(middle - sd * float(ndtri(beyond / 2))), sd * wide
+
+def _above(modes: Sequence[Mode], top: float) -> tuple[float, float]:
+    """Median, and deviation of the logarithm, of what has *modes* and is not below *top*."""
+    # where no data sheet says as much
+    modes = [(share, max(usual, top * math.exp(-FURTHEST * sd)), sd) for share, usual, sd in modes]
+    most = max(math.log(usual) + LAST * sd for _, usual, sd in modes)
+    at = np.linspace(math.log(top), most, STEPS)
+    density = _density(modes, at)
+    density /= density.sum()
+    mean = float(at @ density)
+    middle = at[int(np.searchsorted(np.cumsum(density), 0.5))]
+    return math.exp(middle), math.sqrt(float((at - mean) ** 2 @ density))

@@ -239,6 +239,8 @@ def _few(
         lone, is_known = min(lone, least_s), True
     full = (laws.RowKind.CEILING, laws.RowKind.EITHER) if ceiling else (laws.RowKind.CEILING,)
     saturated = [p for p in points if laws.row_kind(p, lone, is_known=is_known) in full]
+    if is_known and lone > laws.LATE_READ_S and host.link.kind == "pcie":
+        stated = stated or open_ceilings.late(host.link)
     top = max(p.iops / p.targets for p in points)
     held = held_ps(template)
     latency = max(lone * 1e12 - (host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)
@@ -249,7 +251,7 @@ def _few(
         latency, is_known = min(took) * 1e12 - host_ps(host), True
     share = min(laws.LIKELY_SHARE, SLOW_DIE_PS / latency)
     if is_known and latency > laws.SLOW_READ_S * 1e12:
-        stated = stated or open_ceilings.REMOTE
+        stated = host.sheet.get("random_read", open_ceilings.REMOTE)
     die_s = share * latency / 1e12
     kind = ceiling if saturated else None
     out = UNIT / template.read_bandwidth.value * 1e12

@@ -32,6 +32,10 @@ SMALL: Final = 4096
 FEW_BYTES: Final = 0.3
 """Share of the bytes/s of the fastest row, or of data sheets, below which a stream is not what
 limits. Assumed."""
+SEQUENTIAL, SEQUENTIAL_SD = 0.42, 0.5
+"""Most small sequential reads/s of many readers of flash behind PCIe as a share of the bytes of its
+link, and the deviation of its logarithm. Source: six drives of `calibration/held-out` (0.22 to
+0.59, 0.33), with some doubt more."""
 MANY_BYTES: Final = 0.8
 """Share of a bandwidth from which on it may be what limits. Assumed."""
 FEW_REQUESTS: Final = 16
@@ -279,7 +283,7 @@ def with_stream_commands(
 
     For drives whose random requests nobody measured: what is far from any bandwidth, and took many
     times a lone request, met the ceiling of commands. Where no row did, reads as *given* end where
-    random ones usually do (0.22 to 0.59 of the link, five sources of `calibration/held-out`).
+    sequential ones usually do (`SEQUENTIAL`), or random ones by a data sheet.
     """
     usual = getattr(profile, "read_bandwidth" if read else "write_bandwidth").value
     found = [p for p in points if _meets_commands(p, usual)]
@@ -288,7 +292,8 @@ def with_stream_commands(
         top = max(found, key=lambda p: p.iops / p.targets)
         rate = Quantity(value=top.iops / top.targets, basis="fitted", source=sources([top]))
     elif read and most and host.link.kind == "pcie":
-        stated = host.sheet.get("random_read")
+        usual = Expected(SEQUENTIAL * open_ceilings.built_for(host.link) / SMALL, SEQUENTIAL_SD)
+        stated = host.sheet.get("random_read", usual)
         value, sd = open_ceilings.open_ceiling(host.link, SMALL, most, read=True, stated=stated)
         rate = likely(value, sd, "assumed", least=most)
     else:

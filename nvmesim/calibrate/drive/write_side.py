@@ -65,7 +65,7 @@ def fit_writes(
     *reads*: dotted key -> float64[n_draws]; a program's time is open as far as the number of dies.
     """
     tell(f"writes: limited by {LIMITS[limit]}")
-    parameters, other = write_parameters(template, host, points, limit)
+    parameters = write_parameters(template, host, points, limit)
 
     def make(at: Values) -> DriveProfile:
         return with_writes(template, at["base"], at["cv"], at["rate"], limit)
@@ -81,8 +81,6 @@ def fit_writes(
     key = "write.commands" if limit == "controller" else "write.program"
     names = {"write.base": "base", spread: "cv", key: "rate"}
     columns = found.columns(names)
-    if "rate" not in told and other is not None:
-        columns[key] = other.mixed(columns[key])
     if key == "write.program":
         dies = reads.get("dies", np.full(len(columns[key]), template.dies.value))
         columns[key] = np.maximum(dies, 1.0) / columns[key] * 1e12
@@ -111,11 +109,8 @@ def _misses(profile: DriveProfile, host: BenchHost, point: Point) -> bool:
 
 def write_parameters(
     template: DriveProfile, host: BenchHost, points: Sequence[Point], limit: Limit
-) -> tuple[list[Parameter], open_ceilings.OtherMode | None]:
-    """The acknowledgement, its variation and the highest rate, as far as *points* tell them.
-
-    The second: another ceiling, where only large writes or a data sheet tell one.
-    """
+) -> list[Parameter]:
+    """The acknowledgement, its variation and the highest rate, as far as *points* tell them."""
     is_remote = template.read.base.value + template.read.die.value > laws.SLOW_READ_S * 1e12
     lone, is_known = laws.unloaded_latency_s(
         points, read=False, stated=host.sheet.get("write_latency"), remote=is_remote
@@ -130,7 +125,7 @@ def write_parameters(
     most = max(1.5 * latency, 2 * begin)
     lone_sd = 0.0 if is_known else laws.LONE_DOUBT[False]
     cv_sd = 0.0 if has_percentiles else CV_DOUBT
-    rate, other = Parameter("rate", top, low=top / 1.4, high=30 * top), None
+    rate = Parameter("rate", top, low=top / 1.4, high=30 * top)
     if limit != "through" and not _shows_ceiling(points, lone, is_known):
         usual, sd = BEYOND * top, OPEN_SD
         if is_remote:
@@ -141,7 +136,7 @@ def write_parameters(
         elif host.link.kind in open_ceilings.SHEET_CEILING:
             size, width = points[0].block_size, template.write_bandwidth
             is_known_width = width.basis == "fitted" or "sequential_write" in host.sheet
-            usual, sd, other = open_ceilings.open_writes(
+            usual, sd = open_ceilings.open_writes(
                 host.link, size, top, width.value / size if is_known_width else None,
                 stated=host.sheet.get("random_write"),
             )  # fmt: skip
@@ -149,7 +144,7 @@ def write_parameters(
     return [
         Parameter("base", begin, least, most, prior_sd=lone_sd, told=is_known),
         Parameter("cv", CV, 0.01, 1.5, 0.2, cv_sd, has_percentiles), rate,
-    ], other  # fmt: skip
+    ]  # fmt: skip
 
 
 def _shows_ceiling(points: Sequence[Point], lone: float, is_known: bool) -> bool:

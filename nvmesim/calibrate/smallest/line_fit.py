@@ -29,7 +29,7 @@ from nvmesim.calibrate.drive.starting_point import SHEET_KEYS, SLOWEST_FLASH_S, 
 from nvmesim.calibrate.drive.write_side import with_writes
 from nvmesim.calibrate.evidence import Ceiling, Side, with_draws
 from nvmesim.calibrate.infer.optimum import scattered, solved
-from nvmesim.calibrate.infer.problem import Parameter, logarithms
+from nvmesim.calibrate.infer.problem import Parameter
 from nvmesim.calibrate.points import LONE_S, Point, sources
 from nvmesim.calibrate.smallest.line import (
     GAIN,
@@ -54,10 +54,10 @@ of its logarithm: 95 % of it is below 20 times. Assumed."""
 NEARER: Final = 2.0
 """The same where the rows are `PARALLEL` in flight or more, and grew all the way. Assumed."""
 PARALLEL: Final = 4
-READS_AT_ONCE: Final = 50.0
-"""Most small reads/s of flash behind PCIe, in units of what one in flight does. Source: data sheets
-of six drives of 2021 to 2023 say 70 to 110 (random reads x latency of one); older and rented ones
-measured 20 to 55."""
+READS_AT_ONCE: Final = 36.0
+"""Most small reads/s of flash behind PCIe, in units of what one in flight does. Source: 48 sources
+of `calibration/held-out`, of which depth or threads ended 21 (6 to 147, median 36, 0.92); data
+sheets of six drives of 2021 to 2023 say 70 to 110."""
 OF_LINK: Final = {True: 0.89, False: 0.51}
 """Share of its link that a drive reads (true) and writes (false) at. Source: medians of data sheets
 of 38 drives of Gen3 to Gen5, 0.41 to 0.95, and of 35, 0.19 to 0.89."""
@@ -223,15 +223,6 @@ def _fitted(
         keys["write.commands"] = keys.pop("write.program")
     columns = {key: np.array([d[key].value for d in drives]) for key in keys}
     open_keys = [key for key, p in keys.items() if not p.told]
-    if "write.commands" in open_keys and math.isfinite(line.bandwidth):
-        (rate,) = logarithms([keys["write.commands"]])
-        small = min(p.block_size for p in points)
-        other = open_ceilings.open_writes(
-            host.link, small, float(np.exp(rate.low)), line.bandwidth / small,
-            stated=host.sheet.get("random_write"),
-        )[2]  # fmt: skip
-        if other is not None:
-            columns["write.commands"] = other.mixed(columns["write.commands"])
     profile = with_draws(make(fit.best), columns, sources(points), open_keys)
     count = len(problem.coordinates)
     return Side(
@@ -314,8 +305,8 @@ def _open_rate(
         moved = width / size if math.isfinite(width) else None
         if moved is None and "sequential_write" in host.sheet:
             moved = host.sheet["sequential_write"].value / size
-        found, sd, other = open_ceilings.open_writes(host.link, size, top, moved, stated=stated)
-        if other or stated:
+        found, sd = open_ceilings.open_writes(host.link, size, top, moved, stated=stated)
+        if moved or stated:
             return found, sd
         return max(found, NEARER * top), OPEN_SD
     if host.link.kind == "pcie" and MEDIA_S < lone < SLOWEST_FLASH_S:
