@@ -143,7 +143,8 @@ def destage_group(
     flows = []
     for kind, share in written:
         later = target.destaged(kind)
-        planned = target.member_plan(later, Access(sequential=target.writes_anew))
+        in_order = target.writes_anew or kind.access == "sequential"
+        planned = target.member_plan(later, Access(sequential=in_order))
         rows = (*target.destage_rows(later, planned.n_phases), op(Op.END))
         part = share * kind.n_bytes / later.n_bytes
         flows.append(BackgroundFlow(rows, later.write, later.n_bytes, planned, part))

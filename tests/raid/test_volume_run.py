@@ -172,6 +172,22 @@ def test_a_write_back_cache_answers_first_and_writes_later(engine):
     assert found[5] == pytest.approx(4096 * 5 / 4, rel=0.1)
 
 
+def test_a_stream_behind_a_controllers_cache_reaches_its_members_in_order():
+    """Its full stripes follow each other on the drives, which collect nothing for them."""
+    load = {"read": 0.0, "threads": 16, "outstanding": 1, "block_size": "1 MiB"}
+    found = {}
+    for engine in ("none", "perc-h965i"):
+        for access in ("sequential", "random"):
+            asked = scenario(
+                {"raid": "raid0", "chunk": "64 KiB", "engine": engine},
+                {**load, "access": access}, count=2,
+            )  # fmt: skip
+            found[engine, access] = bare(asked, requests=4_000).total.iops.value
+    stream = found["none", "sequential"]
+    assert found["perc-h965i", "sequential"] == pytest.approx(stream, rel=0.05)
+    assert found["perc-h965i", "random"] < 0.7 * stream
+
+
 EXAMPLE_MS = [4.1, 2.2, 1.9, 1.4, 1.0, 9.7, 5.4, 8.6]
 RAID0 = {"raid": "raid0", "chunk": "512 KiB", "engine": "none"}
 FREE = {"extends": "linux-io_uring", "per_child": 0, "scsi": 0}
