@@ -65,7 +65,9 @@ class RecordCosts(Frozen):
     write_rate: Bandwidth
     """Bytes of records per second that one core gathers, checksums and sends, parity apart."""
     copy_rate: Bandwidth
-    """Bytes per second that a thread copies between its memory and records that are in memory."""
+    """Bytes per second that a thread copies from records that are in memory."""
+    write_copy_rate: Bandwidth
+    """Bytes per second that a thread writes into memory, with the records made for them."""
     active: Number
     """Reads, and apart from them writes, that it has outstanding at each drive at most."""
 

@@ -76,12 +76,20 @@ class RecordTarget(VolumeTarget):
         return AHEAD * parts * round(self._costs.active.value)
 
     def _flushed_bytes(self) -> int:
-        """Data of records that one flush writes: about a command of `AGGREGATION` a drive."""
+        """Data of records that one flush writes: about a command of `AGGREGATION` a drive.
+
+        At least those of the largest write, which makes them dirty at once.
+        """
         record, g = self.volume.chunk, self.geometry
         drives = g.data_disks if g.record.parity else g.members // g.copies
+        largest = max(
+            size + (0 if group.access == "sequential" else record)
+            for group in self._groups for size, _ in group.write_block_sizes or group.block_sizes
+        )  # fmt: skip
+        at_once = self._fetched_bytes(largest)
         if g.record.parity:
-            return max(1, AGGREGATION * drives // record) * record
-        return max(1, AGGREGATION // record) * record * drives
+            return max(record, AGGREGATION * drives // record * record, at_once)
+        return max(max(1, AGGREGATION // record) * record * drives, at_once)
 
     def _fetched_bytes(self, n_bytes: int) -> int:
         """Data of whole records that are read ahead at once for requests of *n_bytes*."""
@@ -152,7 +160,9 @@ class RecordTarget(VolumeTarget):
             rows += [op(Op.FORK, 0), *self._work(read, self._costs.read_rate.value)]
         if not self.is_cached(kind):  # a replayed write waits for the drives
             return [*rows, *(op(Op.FORK, phase) for phase in range(1, n_phases))]
-        rows += self._work(kind.n_bytes, self._costs.copy_rate.value)
+        costs = self._costs
+        copied = costs.write_copy_rate if kind.write else costs.copy_rate
+        rows += self._work(kind.n_bytes, copied.value)
         (may, there), slots = self._ahead_or_dirty(kind, self._dirtied(kind))
         first, then = (may, there) if kind.write else (there, may)
         return [*rows, op(Op.ACQUIRE, first, slots), op(Op.RELEASE, then, slots)]
