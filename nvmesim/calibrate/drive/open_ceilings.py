@@ -65,9 +65,20 @@ def open_ceiling(
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
     >>> [round(open_ceiling(gen4, 4096, top, read=True)[0], -3) for top in (12e3, 900e3, 2e6)]
-    [966000.0, 1246000.0, 2244000.0]
+    [966000.0, 1247000.0, 2245000.0]
     """
     return _above(_modes(link, size, read=read, stated=stated), top)
+
+
+def sheet_ceiling(link: Link) -> Expected:
+    """Small random reads/s of a drive on *link* as data sheets state them.
+
+    >>> from nvmesim.catalog.links import parse_link
+    >>> round(sheet_ceiling(parse_link("pcie4 x4")).value, -3)
+    1096000.0
+    """
+    share, sd = usual_ceiling(link, read=True)
+    return Expected(share * built_for(link) / COMMAND, sd)
 
 
 LATE: Final = Expected(0.17, 1.1)
@@ -139,7 +150,7 @@ def open_writes(
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
     >>> [round(open_writes(gen4, 4096, 20e3, moved)[0], -3) for moved in (None, 680e3)]
-    [423000.0, 403000.0]
+    [424000.0, 403000.0]
     """
     share, fresh, sd = FRESH
     if moved is None or link.kind != "pcie" or fresh * moved < top:
@@ -267,10 +278,11 @@ def _above(modes: Sequence[Mode], top: float) -> tuple[float, float]:
     """Median, and deviation of the logarithm, of what has *modes* and is not below *top*."""
     # where no data sheet says as much
     modes = [(share, max(usual, top * math.exp(-FURTHEST * sd)), sd) for share, usual, sd in modes]
+    least = min(math.log(usual) - LAST * sd for _, usual, sd in modes)
     most = max(math.log(usual) + LAST * sd for _, usual, sd in modes)
-    at = np.linspace(math.log(top), most, STEPS)
+    at = np.linspace(max(math.log(top), least), most, STEPS)
     density = _density(modes, at)
     density /= density.sum()
     mean = float(at @ density)
-    middle = at[int(np.searchsorted(np.cumsum(density), 0.5))]
+    middle = float(np.interp(0.5, np.cumsum(density) - density / 2, at))
     return math.exp(middle), math.sqrt(float((at - mean) ** 2 @ density))

@@ -283,19 +283,25 @@ def with_stream_commands(
 
     For drives whose random requests nobody measured: what is far from any bandwidth, and took many
     times a lone request, met the ceiling of commands. Where no row did, reads as *given* end where
-    sequential ones usually do (`SEQUENTIAL`), or random ones by a data sheet.
+    random ones usually do, and sequential ones at `SEQUENTIAL`; those of a data sheet as it says.
     """
     usual = getattr(profile, "read_bandwidth" if read else "write_bandwidth").value
-    found = [p for p in points if _meets_commands(p, usual)]
+    full = [p for p in points if _meets_commands(p, usual)]
     most = max((p.iops / p.targets for p in given if p.read_fraction == 1), default=0.0)
-    if found:
-        top = max(found, key=lambda p: p.iops / p.targets)
+    if full:
+        top = max(full, key=lambda p: p.iops / p.targets)
         rate = Quantity(value=top.iops / top.targets, basis="fitted", source=sources([top]))
     elif read and most and host.link.kind == "pcie":
-        usual = Expected(SEQUENTIAL * open_ceilings.built_for(host.link) / SMALL, SEQUENTIAL_SD)
-        stated = host.sheet.get("random_read", usual)
-        value, sd = open_ceilings.open_ceiling(host.link, SMALL, most, read=True, stated=stated)
-        rate = likely(value, sd, "assumed", least=most)
+        link, stated = host.link, host.sheet.get("random_read")
+        if any(p.is_stated for p in given):
+            stated = stated or open_ceilings.sheet_ceiling(link)
+        else:
+            usual = Expected(SEQUENTIAL * open_ceilings.built_for(link) / SMALL, SEQUENTIAL_SD)
+            found = open_ceilings.open_ceiling(link, SMALL, most, read=True, stated=usual)
+            each = likely(*found, "assumed", least=most)
+            profile = with_numbers(profile, {"read.stream_commands": each})
+        found = open_ceilings.open_ceiling(link, SMALL, most, read=True, stated=stated)
+        rate = likely(*found, "assumed", least=most)
     else:
         return profile
     return with_numbers(profile, {"commands" if read else "write.commands": rate})
