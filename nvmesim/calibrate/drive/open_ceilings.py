@@ -22,13 +22,12 @@ smaller drives stay below their family's sheet; PCIe writes, 89 sources of `cali
 where depth or threads ended 35 (0.20 to 0.25, 1.15 to 1.57). SATA, saturated rows of nineteen
 drives of `calibration/held-out` each (0.26 to 0.67, median 0.55, 0.25; 0.19 to 0.71, median 0.50,
 0.36); data sheets state 0.64 to 0.68 for reads."""
-SLOWER: Final = {True: (0.25, 0.12, 1.0), False: (0.0, 1.0, 1.0)}
+SLOWER: Final = (0.25, 0.12, 1.0)
 """Share of devices behind PCIe of which far less than `SHEET_CEILING` holds (rented by parts, disks
-of guests, drives without memory of their own), what these do as a share of the link, and the
-deviation of its logarithm. Source: most small random reads/s of 126 sources of
-`calibration/held-out`, of which depth or threads ended 64 (a fifth did 0.09, 1.0, the others 0.58,
-0.37; of 64 sources with a lone read half did 0.15, 1.1, the others 0.48, 0.31). Of writes
-`SHEET_CEILING` holds them all."""
+of guests, drives without memory of their own), small random reads/s of these as a share of the
+link, and the deviation of its logarithm. Source: the most of 126 sources of `calibration/held-out`,
+of which depth or threads ended 64 (a fifth did 0.09, 1.0, the others 0.58, 0.37; of 64 sources with
+a lone read half did 0.15, 1.1, the others 0.48, 0.31)."""
 
 REMOTE: Final = Expected(50e3, 1.2)
 """The same, requests/s, of a disk behind a network: 95 % are within 5k and 500k. Sources: what the
@@ -106,10 +105,11 @@ def _modes(link: Link, size: int, *, read: bool, stated: Expected | None = None)
     if stated:
         return [(1.0, *stated)]
     usual, sd = usual_ceiling(link, read=read)
-    if link.kind == "sata":  # larger ones fill the link
-        return [(1.0, usual * built_for(link) / min(size, COMMAND), sd)]
-    share, slower, slower_sd = SLOWER[read]
+    size = size if link.kind == "pcie" else min(size, COMMAND)  # SATA: larger ones fill the link
     unit = built_for(link) / size
+    if link.kind != "pcie" or not read:
+        return [(1.0, usual * unit, sd)]
+    share, slower, slower_sd = SLOWER
     return [(1 - share, usual * unit, sd), (share, slower * unit, slower_sd)]
 
 
