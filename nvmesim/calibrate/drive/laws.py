@@ -57,7 +57,7 @@ SLOW_READ_S: Final = 300e-6
 115 us."""
 LATE_READ_S: Final = 100e-6
 """Time of a lone small read, its host's included, from which on few drives behind PCIe read as fast
-as data sheets say (`open_ceilings.late`)."""
+as data sheets say (`open_ceilings.LATE`)."""
 SLOWEST_REMOTE_S: Final = 6e-3
 """Most that a request to a disk behind a network takes, with few beside it. Sources: volumes of
 clouds read in 0.3 to 2 ms and write in up to 4 (`calibration/held-out`; mails)."""

@@ -28,9 +28,12 @@ of guests, drives without memory of their own), small random reads/s of these as
 link, and the deviation of its logarithm. Source: the most of 126 sources of `calibration/held-out`,
 of which depth or threads ended 64 (a fifth did 0.09, 1.0, the others 0.58, 0.37; of 64 sources with
 a lone read half did 0.15, 1.1, the others 0.48, 0.31)."""
-
+LATE: Final = (0.17, 1.1)
+"""The same of all devices whose lone read takes `laws.LATE_READ_S` to `laws.SLOW_READ_S`. Source:
+thirteen sources of `calibration/held-out`, four cut off by their depth (0.03 to 0.81, half of them
+0.03 to 0.10)."""
 REMOTE: Final = Expected(50e3, 1.2)
-"""The same, requests/s, of a disk behind a network: 95 % are within 5k and 500k. Sources: what the
+"""Most requests/s of a disk behind a network: 95 % are within 5k and 500k. Sources: what the
 volumes of clouds are sold with (AWS gp3 3k to 16k, io2 to 256k; Azure 5k to 160k; Alibaba 50k to
 1M; Google 15k to 100k), spread evenly."""
 COMMAND: Final = 4096
@@ -58,8 +61,8 @@ def open_ceiling(
 ) -> tuple[float, float]:
     """Median of a ceiling that no row shows, requests/s, and the deviation of its logarithm.
 
-    Drives of that link as their data sheets have them, or this one as its own has *stated* it,
-    those that do less than *top* left out.
+    Drives of that link as `SHEET_CEILING` and `SLOWER` have them, or this one as its data sheet
+    has *stated* it, those that do less than *top* left out.
 
     >>> from nvmesim.catalog.links import parse_link
     >>> gen4 = parse_link("pcie4 x4")
@@ -69,31 +72,14 @@ def open_ceiling(
     return _above(_modes(link, size, read=read, stated=stated), top)
 
 
-def sheet_ceiling(link: Link) -> Expected:
-    """Small random reads/s of a drive on *link* as data sheets state them.
+def of_link(link: Link, share: float, sd: float) -> Expected:
+    """Requests/s of `COMMAND` bytes that move *share* of what a drive on *link* was built for.
 
     >>> from nvmesim.catalog.links import parse_link
-    >>> round(sheet_ceiling(parse_link("pcie4 x4")).value, -3)
-    1096000.0
-    """
-    share, sd = usual_ceiling(link, read=True)
-    return Expected(share * built_for(link) / COMMAND, sd)
-
-
-LATE: Final = Expected(0.17, 1.1)
-"""As `SLOWER`, of all devices whose lone read takes `laws.LATE_READ_S` to `laws.SLOW_READ_S`.
-Source: thirteen sources of `calibration/held-out`, four cut off by their depth (0.03 to 0.81, half
-of them 0.03 to 0.10)."""
-
-
-def late(link: Link) -> Expected:
-    """Most small random reads/s of a device on *link* whose lone read takes long.
-
-    >>> from nvmesim.catalog.links import parse_link
-    >>> round(late(parse_link("pcie3 x4")).value, -3)
+    >>> round(of_link(parse_link("pcie3 x4"), *LATE).value, -3)
     163000.0
     """
-    return Expected(LATE.value * built_for(link) / COMMAND, LATE.sd)
+    return Expected(share * built_for(link) / COMMAND, sd)
 
 
 Mode = tuple[float, float, float]

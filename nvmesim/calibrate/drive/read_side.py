@@ -240,7 +240,7 @@ def _few(
     full = (laws.RowKind.CEILING, laws.RowKind.EITHER) if ceiling else (laws.RowKind.CEILING,)
     saturated = [p for p in points if laws.row_kind(p, lone, is_known=is_known) in full]
     if is_known and lone > laws.LATE_READ_S and host.link.kind == "pcie":
-        stated = stated or open_ceilings.late(host.link)
+        stated = stated or open_ceilings.of_link(host.link, *open_ceilings.LATE)
     top = max(p.iops / p.targets for p in points)
     held = held_ps(template)
     latency = max(lone * 1e12 - (host_ps(host) if is_known else 0.0), 0.2 * held, US / 2)

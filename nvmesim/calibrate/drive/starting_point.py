@@ -32,7 +32,7 @@ SMALL: Final = 4096
 FEW_BYTES: Final = 0.3
 """Share of the bytes/s of the fastest row, or of data sheets, below which a stream is not what
 limits. Assumed."""
-SEQUENTIAL, SEQUENTIAL_SD = 0.42, 0.5
+SEQUENTIAL: Final = (0.42, 0.5)
 """Most small sequential reads/s of many readers of flash behind PCIe as a share of the bytes of its
 link, and the deviation of its logarithm. Source: six drives of `calibration/held-out` (0.22 to
 0.59, 0.33), with some doubt more."""
@@ -294,9 +294,10 @@ def with_stream_commands(
     elif read and most and host.link.kind == "pcie":
         link, stated = host.link, host.sheet.get("random_read")
         if any(p.is_stated for p in given):
-            stated = stated or open_ceilings.sheet_ceiling(link)
+            sheets = open_ceilings.usual_ceiling(link, read=True)
+            stated = stated or open_ceilings.of_link(link, *sheets)
         else:
-            usual = Expected(SEQUENTIAL * open_ceilings.built_for(link) / SMALL, SEQUENTIAL_SD)
+            usual = open_ceilings.of_link(link, *SEQUENTIAL)
             found = open_ceilings.open_ceiling(link, SMALL, most, read=True, stated=usual)
             each = likely(*found, "assumed", least=most)
             profile = with_numbers(profile, {"read.stream_commands": each})
